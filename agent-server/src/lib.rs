@@ -1,0 +1,1 @@
+//! REST and WebSocket in front of conversations

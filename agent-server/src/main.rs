@@ -1,0 +1,2 @@
+//! Entry point of the agent-server binary.
+fn main() {}

@@ -1,0 +1,1 @@
+//! The remote side of the agent-server protocol: a bounded HTTP client

@@ -1,0 +1,1 @@
+//! Keeps one conversation alive: mailbox, driver, pause, subscribers

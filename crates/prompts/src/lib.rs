@@ -1,0 +1,1 @@
+//! Prompt templates and the context they are rendered with

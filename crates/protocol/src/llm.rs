@@ -1,0 +1,191 @@
+//! The configuration of one model slot, with the reference's names and defaults (F1-LLM rows).
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::secret::SecretText;
+
+/// One model slot. Secrets are masked when this is serialised; [`crate::AgentSpec::json`] shows them on purpose.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LlmConfig {
+    /// Provider-prefixed model name.
+    pub model: String,
+    /// The provider's key.
+    pub api_key: Option<SecretText>,
+    /// A stored provider connection that holds the key.
+    pub provider_connection_id: Option<String>,
+    /// `api_key` or `subscription`.
+    pub auth_type: String,
+    /// `openai` with a subscription.
+    pub subscription_vendor: Option<String>,
+    /// Where the provider answers; the provider's own address when absent.
+    pub base_url: Option<String>,
+    /// Azure's interface version.
+    pub api_version: Option<String>,
+    /// AWS credentials.
+    pub aws_access_key_id: Option<SecretText>,
+    /// AWS credentials.
+    pub aws_secret_access_key: Option<SecretText>,
+    /// AWS credentials.
+    pub aws_session_token: Option<SecretText>,
+    /// AWS region.
+    pub aws_region_name: Option<String>,
+    /// AWS profile.
+    pub aws_profile_name: Option<String>,
+    /// AWS role.
+    pub aws_role_name: Option<String>,
+    /// AWS role session.
+    pub aws_session_name: Option<String>,
+    /// AWS endpoint.
+    pub aws_bedrock_runtime_endpoint: Option<String>,
+    /// Sent to OpenRouter.
+    pub openrouter_site_url: String,
+    /// Sent to OpenRouter.
+    pub openrouter_app_name: String,
+    /// Attempts in all.
+    pub num_retries: u32,
+    /// Factor of the exponential back-off.
+    pub retry_multiplier: f64,
+    /// Shortest wait, seconds.
+    pub retry_min_wait: u64,
+    /// Longest wait, seconds.
+    pub retry_max_wait: u64,
+    /// Seconds for a whole call; `None` for no limit.
+    pub timeout: Option<u64>,
+    /// Seconds without a piece of a stream; `None` for no limit.
+    pub stream_idle_timeout: Option<f64>,
+    /// Longest text of one message shown to the model, characters.
+    pub max_message_chars: usize,
+    /// Sampling temperature.
+    pub temperature: Option<f64>,
+    /// Nucleus sampling.
+    pub top_p: Option<f64>,
+    /// Top-k sampling.
+    pub top_k: Option<f64>,
+    /// Limit of the prompt.
+    pub max_input_tokens: Option<u64>,
+    /// Limit of the answer.
+    pub max_output_tokens: Option<u64>,
+    /// Model name for look-ups where `model` is an alias.
+    pub model_canonical_name: Option<String>,
+    /// `auto`, `chat` or `responses`.
+    pub api_mode: String,
+    /// Overrides of the capability table.
+    pub capability_overrides: Map<String, Value>,
+    /// More request headers.
+    pub extra_headers: Option<Map<String, Value>>,
+    /// US dollars a token read.
+    pub input_cost_per_token: Option<f64>,
+    /// US dollars a token written.
+    pub output_cost_per_token: Option<f64>,
+    /// Where Ollama answers.
+    pub ollama_base_url: Option<String>,
+    /// Stream the answer.
+    pub stream: bool,
+    /// Drop parameters that the model does not take.
+    pub drop_params: bool,
+    /// Send no images.
+    pub disable_vision: Option<bool>,
+    /// Send no stop words.
+    pub disable_stop_word: Option<bool>,
+    /// Mark cacheable prefixes.
+    pub caching_prompt: bool,
+    /// Log requests and answers.
+    pub log_completions: bool,
+    /// Where completions are logged.
+    pub log_completions_folder: String,
+    /// Tokenizer for counting.
+    pub custom_tokenizer: Option<String>,
+    /// Tools as the provider's own tool calls; else by prompt.
+    pub native_tool_calling: bool,
+    /// Send text instead of parts.
+    pub force_string_serializer: Option<bool>,
+    /// Fetch images and send them inline.
+    pub inline_image_urls: Option<bool>,
+    /// `low`, `medium`, `high`, `xhigh`, `none`.
+    pub reasoning_effort: Option<String>,
+    /// `auto`, `concise`, `detailed`.
+    pub reasoning_summary: Option<String>,
+    /// Ask for reasoning that can be replayed.
+    pub enable_encrypted_reasoning: bool,
+    /// How long the provider keeps its cache.
+    pub prompt_cache_retention: Option<String>,
+    /// Tokens for thinking.
+    pub extended_thinking_budget: Option<u64>,
+    /// Sampling seed.
+    pub seed: Option<i64>,
+    /// The slot's name in statistics.
+    pub usage_id: String,
+    /// More request members.
+    pub litellm_extra_body: Map<String, Value>,
+    /// Whether a subscription pays.
+    pub is_subscription: bool,
+    /// Members this version does not know.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+impl Default for LlmConfig {
+    fn default() -> Self {
+        Self {
+            model: "gpt-5.6".to_owned(),
+            api_key: None,
+            provider_connection_id: None,
+            auth_type: "api_key".to_owned(),
+            subscription_vendor: None,
+            base_url: None,
+            api_version: None,
+            aws_access_key_id: None,
+            aws_secret_access_key: None,
+            aws_session_token: None,
+            aws_region_name: None,
+            aws_profile_name: None,
+            aws_role_name: None,
+            aws_session_name: None,
+            aws_bedrock_runtime_endpoint: None,
+            openrouter_site_url: "https://docs.all-hands.dev/".to_owned(),
+            openrouter_app_name: "OpenHands".to_owned(),
+            num_retries: 5,
+            retry_multiplier: 8.0,
+            retry_min_wait: 8,
+            retry_max_wait: 64,
+            timeout: Some(300),
+            stream_idle_timeout: Some(300.0),
+            max_message_chars: 30_000,
+            temperature: None,
+            top_p: None,
+            top_k: None,
+            max_input_tokens: None,
+            max_output_tokens: None,
+            model_canonical_name: None,
+            api_mode: "auto".to_owned(),
+            capability_overrides: Map::new(),
+            extra_headers: None,
+            input_cost_per_token: None,
+            output_cost_per_token: None,
+            ollama_base_url: None,
+            stream: false,
+            drop_params: true,
+            disable_vision: None,
+            disable_stop_word: Some(false),
+            caching_prompt: true,
+            log_completions: false,
+            log_completions_folder: "logs/completions".to_owned(),
+            custom_tokenizer: None,
+            native_tool_calling: true,
+            force_string_serializer: None,
+            inline_image_urls: None,
+            reasoning_effort: Some("high".to_owned()),
+            reasoning_summary: None,
+            enable_encrypted_reasoning: true,
+            prompt_cache_retention: Some("24h".to_owned()),
+            extended_thinking_budget: Some(200_000),
+            seed: None,
+            usage_id: "default".to_owned(),
+            litellm_extra_body: Map::new(),
+            is_subscription: false,
+            extra: Map::new(),
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Registry, masking and cipher of secrets

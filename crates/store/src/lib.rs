@@ -1,0 +1,1 @@
+//! Event log, state and lease on disk

@@ -1,0 +1,1 @@
+//! A scripted model over HTTP, builders and redactions for tests

@@ -1,0 +1,1 @@
+//! Files, git, processes and terminals of the pod

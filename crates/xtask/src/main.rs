@@ -1,0 +1,2 @@
+//! Entry point of the front door.
+fn main() {}

@@ -1,0 +1,1 @@
+//! The Conversation and WarmPool resources, and the YAML made from them

@@ -1,0 +1,1 @@
+//! Makes pods, claims and status follow the resources
