@@ -1,0 +1,104 @@
+//! Why a request to a conversation failed, by who can do something about it.
+
+use openhands_store::{LeaseError, StoreError};
+
+/// A conversation that was not created; nothing of it remains.
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    /// A member is malformed or asks for something this server does not do. The caller can fix it (422).
+    #[error("{member}: {reason}")]
+    Invalid {
+        /// The member of the start request.
+        member: String,
+        /// What is wrong and what to do.
+        reason: String,
+    },
+    /// The directory holds a conversation already.
+    #[error("the conversation exists already")]
+    Exists,
+    /// It has an initial message, and all run permits are taken (429).
+    #[error("all run permits are taken, try again later")]
+    CapacityFull,
+    /// Another server owns the directory.
+    #[error("cannot own the conversation")]
+    Lease(#[source] LeaseError),
+    /// The disk.
+    #[error("cannot store the conversation")]
+    Store(#[from] StoreError),
+}
+
+impl CreateError {
+    pub(crate) fn invalid(member: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self::Invalid { member: member.into(), reason: reason.into() }
+    }
+}
+
+/// A conversation that was not loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The directory holds no conversation.
+    #[error("no conversation is stored there")]
+    Missing,
+    /// A stored member cannot be used; names it.
+    #[error("stored conversation is damaged: {0}")]
+    Damaged(String),
+    /// Another server owns it.
+    #[error("cannot own the conversation")]
+    Lease(#[source] LeaseError),
+    /// The disk.
+    #[error("cannot read the conversation")]
+    Store(#[from] StoreError),
+}
+
+/// A run that did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// A run is going on (409).
+    #[error("a run is already going on")]
+    AlreadyRunning,
+    /// All run permits are taken (429).
+    #[error("all run permits are taken, try again later")]
+    CapacityFull,
+    /// The conversation is being closed or deleted.
+    #[error("the conversation is closed")]
+    Closed,
+    /// The disk.
+    #[error("cannot store the run")]
+    Store(#[from] StoreError),
+}
+
+/// A message that was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum SendError {
+    /// Only user messages are accepted.
+    #[error("role: only \"user\" messages can be sent")]
+    NotAUserMessage,
+    /// It asks for a run, and all run permits are taken (429).
+    #[error("all run permits are taken, try again later")]
+    CapacityFull,
+    /// The conversation is being closed or deleted.
+    #[error("the conversation is closed")]
+    Closed,
+    /// The disk; the message may or may not be stored.
+    #[error("cannot store the message")]
+    Store(#[from] StoreError),
+}
+
+/// A change that was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum UpdateError {
+    /// A member is malformed or unsupported (422).
+    #[error("{member}: {reason}")]
+    Invalid {
+        /// The member.
+        member: String,
+        /// What is wrong and what to do.
+        reason: String,
+    },
+    /// The conversation is being closed or deleted.
+    #[error("the conversation is closed")]
+    Closed,
+    /// The disk.
+    #[error("cannot store the change")]
+    Store(#[from] StoreError),
+}

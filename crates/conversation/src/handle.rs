@@ -1,0 +1,238 @@
+//! The handle on a conversation: requests go to its task, reads come from snapshots.
+
+use std::{collections::BTreeMap, path::Path, sync::Arc};
+
+use bytes::Bytes;
+use openhands_protocol::{
+    ConversationId, EventId, ExecutionStatus,
+    policy::{ConfirmationPolicy, SecurityAnalyzer},
+};
+use openhands_store::EventLog;
+use serde_json::{Map, Value};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::{
+    environment::Environment,
+    error::{CreateError, LoadError, RunError, SendError, UpdateError},
+    hub::{Hub, Subscription, TooManySubscribers},
+    info,
+    mailbox::{Change, Command},
+    report::ReportState,
+    request::{NewConversation, SendMessage},
+    snapshot::Snapshot,
+};
+
+/// One conversation. Clones are cheap and all mean the same one; the conversation lives until [`Conversation::close`] or
+/// [`Conversation::delete`], or until the last handle is dropped.
+#[derive(Clone)]
+pub struct Conversation {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What handles hold besides the mailbox.
+pub(crate) struct Shared {
+    pub(crate) id: ConversationId,
+    pub(crate) log: EventLog,
+    pub(crate) mailbox: mpsc::Sender<Command>,
+    pub(crate) snapshot: watch::Receiver<Arc<Snapshot>>,
+    pub(crate) report: watch::Receiver<ReportState>,
+    pub(crate) hub: Hub,
+}
+
+impl Conversation {
+    /// Creates a conversation in `dir`. The creation and the initial message are one durable act: after a crash either both
+    /// are there or nothing is. With an initial message the run has started when this returns.
+    ///
+    /// # Errors
+    /// [`CreateError`]; nothing of the conversation remains then.
+    pub async fn create(env: Arc<Environment>, dir: &Path, new: NewConversation) -> Result<Self, CreateError> {
+        crate::create::create(env, dir, new).await
+    }
+
+    /// Takes up a stored conversation. One that was running has become `error`, and each of its actions without a result
+    /// gets an error result: nothing is ever executed twice.
+    ///
+    /// # Errors
+    /// [`LoadError`].
+    pub async fn load(env: Arc<Environment>, dir: &Path) -> Result<Self, LoadError> {
+        crate::load::load(env, dir).await
+    }
+
+    /// The conversation's id.
+    #[must_use]
+    pub fn id(&self) -> ConversationId {
+        self.shared.id
+    }
+
+    /// `ConversationInfo` as on the wire, null members kept, secrets null.
+    #[must_use]
+    pub fn info(&self) -> Value {
+        info::conversation_info(&self.snapshot())
+    }
+
+    /// Where the run stands.
+    #[must_use]
+    pub fn status(&self) -> ExecutionStatus {
+        self.shared.snapshot.borrow().status
+    }
+
+    /// UTC time of the creation.
+    #[must_use]
+    pub fn created_at(&self) -> String {
+        self.shared.snapshot.borrow().created_at.to_string()
+    }
+
+    /// UTC time of the last change.
+    #[must_use]
+    pub fn updated_at(&self) -> String {
+        self.shared.snapshot.borrow().updated_at.clone()
+    }
+
+    /// The log, for lists and single reads.
+    #[must_use]
+    pub fn events(&self) -> EventLog {
+        self.shared.log.clone()
+    }
+
+    /// Appends a user message and, when asked, starts a run. Returns the message event's id once it is durable. A message
+    /// sent during a run is taken up by it, even when the run is about to end.
+    ///
+    /// # Errors
+    /// [`SendError`].
+    pub async fn send_message(&self, message: SendMessage) -> Result<EventId, SendError> {
+        let id = self.ask(|reply| Command::Send { message, reply }).await.ok_or(SendError::Closed)??;
+        self.shared.log.commit().await?;
+        Ok(id)
+    }
+
+    /// Starts a run, or continues a paused one. Actions that wait for confirmation are thereby approved. A conversation with
+    /// nothing to do stays as it is.
+    ///
+    /// # Errors
+    /// [`RunError`].
+    pub async fn run(&self) -> Result<(), RunError> {
+        self.ask(|reply| Command::Run { reply }).await.ok_or(RunError::Closed)??;
+        self.shared.log.commit().await?;
+        Ok(())
+    }
+
+    /// Asks the run to stop after its current step. Without a run an idle conversation becomes `paused`; otherwise nothing
+    /// happens.
+    ///
+    /// # Errors
+    /// [`UpdateError`].
+    pub async fn pause(&self) -> Result<(), UpdateError> {
+        self.ask(|reply| Command::Pause { reply }).await.ok_or(UpdateError::Closed)?;
+        Ok(self.shared.log.commit().await?)
+    }
+
+    /// Cancels the model call or the tools in flight and pauses. Returns when they have ended. Without a run like
+    /// [`Conversation::pause`].
+    ///
+    /// # Errors
+    /// [`UpdateError`].
+    pub async fn interrupt(&self) -> Result<(), UpdateError> {
+        self.ask(|reply| Command::Interrupt { reply }).await.ok_or(UpdateError::Closed)?;
+        Ok(self.shared.log.commit().await?)
+    }
+
+    /// Accepts (a run continues with the waiting actions) or rejects (each gets a rejection with the reason, status idle)
+    /// all waiting actions.
+    ///
+    /// # Errors
+    /// [`RunError`].
+    pub async fn respond_to_confirmation(&self, accept: bool, reason: Option<String>) -> Result<(), RunError> {
+        self.ask(|reply| Command::Respond { accept, reason, reply }).await.ok_or(RunError::Closed)??;
+        self.shared.log.commit().await?;
+        Ok(())
+    }
+
+    /// Sets when the user is asked; takes effect with the next batch of actions.
+    ///
+    /// # Errors
+    /// [`UpdateError`].
+    pub async fn set_confirmation_policy(&self, policy: ConfirmationPolicy) -> Result<(), UpdateError> {
+        self.update_with(Change::Policy(policy)).await
+    }
+
+    /// Sets who judges risks, `None` for nobody. Only `LLMSecurityAnalyzer` is supported.
+    ///
+    /// # Errors
+    /// [`UpdateError`].
+    pub async fn set_security_analyzer(&self, analyzer: Option<SecurityAnalyzer>) -> Result<(), UpdateError> {
+        self.update_with(Change::Analyzer(analyzer)).await
+    }
+
+    /// Adds or replaces secrets, in the forms of [`NewConversation::secrets`].
+    ///
+    /// # Errors
+    /// [`UpdateError`]; nothing was changed then.
+    pub async fn update_secrets(&self, secrets: Map<String, Value>) -> Result<(), UpdateError> {
+        self.update_with(Change::Secrets(secrets)).await
+    }
+
+    /// Sets the title and the tags; `None` keeps them.
+    ///
+    /// # Errors
+    /// [`UpdateError`]; nothing was changed then.
+    pub async fn update(
+        &self,
+        title: Option<String>,
+        tags: Option<BTreeMap<String, String>>,
+    ) -> Result<(), UpdateError> {
+        self.update_with(Change::Labels { title, tags }).await
+    }
+
+    /// The message of the latest `finish` call or text reply; empty when there is none.
+    #[must_use]
+    pub fn agent_final_response(&self) -> String {
+        self.shared.snapshot.borrow().final_response.to_string()
+    }
+
+    /// Receives everything that is published from now on, unless `limit` subscribers listen already.
+    ///
+    /// # Errors
+    /// [`TooManySubscribers`].
+    pub fn subscribe(&self, limit: usize) -> Result<Subscription, TooManySubscribers> {
+        self.shared.hub.subscribe(limit)
+    }
+
+    /// A `full_state` frame of this moment, for a new subscriber. It is not stored.
+    #[must_use]
+    pub fn snapshot_event(&self) -> Bytes {
+        info::full_state_event(&self.snapshot())
+    }
+
+    /// Follows what an operator needs to know.
+    #[must_use]
+    pub fn report_watch(&self) -> watch::Receiver<ReportState> {
+        self.shared.report.clone()
+    }
+
+    /// Stops the run (a model call or tools in flight are interrupted), writes everything down, ends tools and
+    /// subscriptions, and releases the lease. Closing twice is no error.
+    pub async fn close(&self) {
+        self.ask(|reply| Command::Close { delete: false, reply }).await;
+    }
+
+    /// Closes and removes everything that is stored.
+    pub async fn delete(&self) {
+        self.ask(|reply| Command::Close { delete: true, reply }).await;
+    }
+
+    fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.shared.snapshot.borrow())
+    }
+
+    async fn update_with(&self, change: Change) -> Result<(), UpdateError> {
+        self.ask(|reply| Command::Update { change, reply }).await.ok_or(UpdateError::Closed)??;
+        Ok(self.shared.log.commit().await?)
+    }
+
+    /// Sends a request and waits for its answer; `None` when the task has ended.
+    async fn ask<T>(&self, request: impl FnOnce(oneshot::Sender<T>) -> Command) -> Option<T> {
+        let (reply, answer) = oneshot::channel();
+        self.shared.mailbox.send(request(reply)).await.ok()?;
+        answer.await.ok()
+    }
+}

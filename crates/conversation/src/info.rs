@@ -1,0 +1,178 @@
+//! The shapes in which a conversation's state is shown and stored: `ConversationInfo` (nulls kept, secrets null), the
+//! `full_state` frame (nulls left out, secrets masked), `base_state.json` (secrets encrypted) and `meta.json`.
+
+use bytes::Bytes;
+use openhands_protocol::{
+    Event, EventBase, EventId, Source, agent::Expose, event::ConversationStateUpdateEvent, secret::MASK, time,
+};
+use serde_json::{Map, Value, json};
+
+use crate::{calls::CallLists, snapshot::Snapshot};
+
+/// `ConversationInfo` as on the wire.
+pub(crate) fn conversation_info(state: &Snapshot) -> Value {
+    let kept = |name: &str, default: Value| state.kept.get(name).cloned().unwrap_or(default);
+    let request = |name: &str, default: Value| state.request.get(name).cloned().unwrap_or(default);
+    json!({
+        "id": state.id.to_string(),
+        "workspace": &*state.workspace,
+        "persistence_dir": &*state.persistence_dir,
+        "max_iterations": state.max_iterations,
+        "stuck_detection": state.stuck_detection,
+        "execution_status": state.status,
+        "confirmation_policy": state.policy,
+        "security_analyzer": state.analyzer,
+        "activated_knowledge_skills": kept("activated_knowledge_skills", json!([])),
+        "invoked_skills": kept("invoked_skills", json!([])),
+        "blocked_actions": kept("blocked_actions", json!({})),
+        "blocked_messages": kept("blocked_messages", json!({})),
+        "last_user_message_id": state.last_user_message,
+        "leaf_event_id": state.leaf,
+        "stats": stats(state, true),
+        "secret_registry": {"secret_sources": secrets(state, &|_| None)},
+        "agent_state": kept("agent_state", json!({})),
+        "hook_config": kept("hook_config", Value::Null),
+        "title": state.title.as_deref(),
+        "metrics": null,
+        "created_at": &*state.created_at,
+        "updated_at": state.updated_at,
+        "forked_from_conversation_id": request("forked_from_conversation_id", Value::Null),
+        "forked_from_event_id": request("forked_from_event_id", Value::Null),
+        "parent_conversation_id": request("parent_conversation_id", Value::Null),
+        "sub_conversation_ids": [],
+        "tags": state.tags,
+        "current_model_id": null,
+        "available_models": [],
+        "supports_runtime_model_switch": false,
+        "launched_agent_profile": request("launched_agent_profile", Value::Null),
+        "agent": state.agent.json(&Expose::Null),
+        "client_tools": request("client_tools", json!([])),
+        "tool_module_qualnames": request("tool_module_qualnames", json!({})),
+        "runtime_info": {"runtime_status": "available", "can_resume": true, "runtime_error": null},
+    })
+}
+
+/// A `full_state` frame. It gets no parent and is not stored.
+pub(crate) fn full_state_event(state: &Snapshot) -> Bytes {
+    let event = Event::StateUpdate(ConversationStateUpdateEvent {
+        base: EventBase {
+            id: EventId::random(),
+            timestamp: time::event_now(),
+            source: Source::Environment,
+            parent_id: None,
+        },
+        key: "full_state".to_owned(),
+        value: without_nulls(full_state(state, &Expose::Masked, &|_| Some(MASK.to_owned()))),
+    });
+    serde_json::to_vec(&event).map(Bytes::from).unwrap_or_default()
+}
+
+/// `base_state.json`; `encrypt` makes of a secret what is stored.
+pub(crate) fn base_state(state: &Snapshot, encrypt: &dyn Fn(&str) -> Option<String>) -> Value {
+    without_nulls(full_state(state, &Expose::With(encrypt), encrypt))
+}
+
+/// `meta.json`: the start request without the agent, and what the server adds.
+pub(crate) fn meta(state: &Snapshot, encrypt: &dyn Fn(&str) -> Option<String>) -> Value {
+    let mut meta = (*state.request).clone();
+    for (name, value) in [
+        ("workspace", (*state.workspace).clone()),
+        ("max_iterations", json!(state.max_iterations)),
+        ("stuck_detection", json!(state.stuck_detection)),
+        ("confirmation_policy", json!(state.policy)),
+        ("security_analyzer", json!(state.analyzer)),
+        ("secrets", secrets(state, encrypt)),
+        ("tags", json!(state.tags)),
+        ("id", json!(state.id.hex())),
+        ("title", json!(state.title.as_deref())),
+        ("metrics", json!(state.stats.combined())),
+        ("created_at", json!(&*state.created_at)),
+        ("updated_at", json!(state.updated_at)),
+    ] {
+        meta.insert(name.to_owned(), value);
+    }
+    Value::Object(meta)
+}
+
+fn full_state(state: &Snapshot, agent: &Expose<'_>, secret: &dyn Fn(&str) -> Option<String>) -> Value {
+    let kept = |name: &str, default: Value| state.kept.get(name).cloned().unwrap_or(default);
+    let mut json = json!({
+        "id": state.id.to_string(),
+        "agent": state.agent.json(agent),
+        "workspace": &*state.workspace,
+        "persistence_dir": &*state.persistence_dir,
+        "max_iterations": state.max_iterations,
+        "stuck_detection": state.stuck_detection,
+        "execution_status": state.status,
+        "confirmation_policy": state.policy,
+        "security_analyzer": state.analyzer,
+        "activated_knowledge_skills": kept("activated_knowledge_skills", json!([])),
+        "activated_path_rules": kept("activated_path_rules", json!([])),
+        "invoked_skills": kept("invoked_skills", json!([])),
+        "blocked_actions": kept("blocked_actions", json!({})),
+        "blocked_messages": kept("blocked_messages", json!({})),
+        "last_user_message_id": state.last_user_message,
+        "leaf_event_id": state.leaf,
+        "head_is_empty": kept("head_is_empty", json!(false)),
+        "stats": stats(state, true),
+        "secret_registry": {"secret_sources": secrets(state, secret)},
+        "tags": state.tags,
+        "agent_state": kept("agent_state", json!({})),
+    });
+    if let Some(members) = json.as_object_mut() {
+        for (name, value) in state.kept.iter() {
+            members.entry(name.clone()).or_insert_with(|| value.clone());
+        }
+    }
+    json
+}
+
+/// The sums by usage id; with `lists` also the single calls.
+pub(crate) fn stats(state: &Snapshot, lists: bool) -> Value {
+    let mut by_usage = Map::new();
+    for (usage_id, sums) in &state.stats.usage_to_metrics {
+        let mut entry = serde_json::to_value(sums).unwrap_or_default();
+        if let (true, Some(members)) = (lists, entry.as_object_mut()) {
+            let CallLists { costs, response_latencies, token_usages } = state.calls.of(usage_id);
+            members.insert("costs".to_owned(), costs.into());
+            members.insert("response_latencies".to_owned(), response_latencies.into());
+            members.insert("token_usages".to_owned(), token_usages.into());
+        }
+        by_usage.insert(usage_id.clone(), entry);
+    }
+    json!({"usage_to_metrics": by_usage})
+}
+
+/// Secret sources with each value (and each header of a look-up) as `show` makes it.
+fn secrets(state: &Snapshot, show: &dyn Fn(&str) -> Option<String>) -> Value {
+    let shown = |value: &mut Value| {
+        if let Value::String(text) = value {
+            *value = show(text).map_or(Value::Null, Value::String);
+        }
+    };
+    let mut sources = (*state.secrets).clone();
+    for source in sources.values_mut() {
+        if let Some(value) = source.get_mut("value") {
+            shown(value);
+        }
+        if let Some(Value::Object(headers)) = source.get_mut("headers") {
+            headers.values_mut().for_each(shown);
+        }
+    }
+    Value::Object(sources)
+}
+
+/// Leaves null members out, at any depth.
+pub(crate) fn without_nulls(json: Value) -> Value {
+    match json {
+        Value::Object(members) => Value::Object(
+            members
+                .into_iter()
+                .filter(|(_, value)| !value.is_null())
+                .map(|(name, value)| (name, without_nulls(value)))
+                .collect(),
+        ),
+        Value::Array(items) => Value::Array(items.into_iter().map(without_nulls).collect()),
+        other => other,
+    }
+}
