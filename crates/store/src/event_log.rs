@@ -7,6 +7,8 @@
 
 mod index;
 mod recover;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 pub(crate) use writer::{lock_within, open_lock};

@@ -6,6 +6,8 @@
 
 mod owner;
 mod record;
+#[cfg(test)]
+mod tests;
 
 use std::{
     fs::File,

@@ -64,6 +64,8 @@ struct Disk {
 #[derive(Clone, Default)]
 struct Progress {
     durable: u64,
+    /// Rounds of fsyncs that ended well.
+    rounds: u64,
     failures: u64,
     error: Option<StoreError>,
 }
@@ -103,6 +105,11 @@ impl Writer {
 
     pub(super) fn durable(&self) -> u64 {
         self.progress.borrow().durable
+    }
+
+    #[cfg(test)]
+    pub(super) fn rounds_done(&self) -> u64 {
+        self.progress.borrow().rounds
     }
 
     pub(super) fn queue(&self, stored: Arc<StoredEvent>) {
@@ -193,7 +200,10 @@ impl Writer {
         self.move_marker(disk, written);
         atomic::sync_dir(&self.events_dir)?;
         disk.unsynced.clear();
-        self.progress.send_modify(|progress| progress.durable = written);
+        self.progress.send_modify(|progress| {
+            progress.durable = written;
+            progress.rounds += 1;
+        });
         Ok(())
     }
 
