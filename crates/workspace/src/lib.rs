@@ -1,1 +1,7 @@
-//! Files, git, processes and terminals of the pod
+//! Files, git, processes and terminals of the pod. It knows neither HTTP nor conversations.
+
+pub mod bash;
+pub mod environment;
+pub mod process;
+
+pub mod terminal;
