@@ -4,9 +4,12 @@
 //! (sockets, lists, disk); [`event::Event::to_json_with_nulls`] gives the long form of a single read.
 
 pub mod agent;
+pub mod bash;
 pub mod content;
 pub mod error;
 pub mod event;
+pub mod file;
+pub mod git;
 pub mod id;
 pub mod init;
 pub mod llm;
