@@ -6,6 +6,7 @@
 pub mod agent;
 pub mod bash;
 pub mod content;
+pub mod conversation;
 pub mod error;
 pub mod event;
 pub mod file;
@@ -14,6 +15,7 @@ pub mod id;
 pub mod init;
 pub mod llm;
 pub mod metrics;
+pub mod page;
 pub mod policy;
 pub mod report;
 pub mod secret;
