@@ -1,0 +1,375 @@
+//! One shell: start it, give it a command, wait, send keys, interrupt, close.
+
+use std::{
+    os::fd::{AsFd as _, OwnedFd},
+    path::PathBuf,
+    sync::{Arc, atomic::AtomicBool, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use pty_process::OwnedWritePty;
+use rustix::process::{Pid, Signal};
+use tokio::{
+    io::AsyncWriteExt as _,
+    net::unix::pipe,
+    sync::Mutex,
+    task::JoinHandle,
+    time::{sleep_until, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Dialect, Finished, Output, OutputPolicy, TerminalError, TerminalOptions,
+    dialect::{self, bash_preparation, bash_record},
+    foreground, reader,
+    spawn::{self, Spawned},
+    state::{Phase, Shared},
+};
+
+/// How long a shell may take to become ready; start files of users can be slow.
+const READY: Duration = Duration::from_secs(10);
+/// How long a process may take to read what was sent to it.
+const WRITE: Duration = Duration::from_secs(5);
+/// How long an interrupted command may take to end before it is killed, and again before the shell is given up.
+const GRACE: Duration = Duration::from_millis(1500);
+/// After this much silence, and again each time, it is looked whether the process waits for input.
+const INPUT_CHECK: Duration = Duration::from_secs(1);
+
+/// How long to wait for a command.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// Without new output for this long, stop waiting.
+    pub quiet: Option<Duration>,
+    /// Stop waiting after this long in any case.
+    pub total: Duration,
+    /// Stop waiting when the program in the foreground waits for input and has been silent for a second.
+    pub until_input: bool,
+}
+
+/// Why the waiting is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Waited {
+    /// The command ended.
+    Finished(Finished),
+    /// No output for [`Patience::quiet`]; it runs on.
+    Quiet,
+    /// It waits for input.
+    NeedsInput,
+    /// [`Patience::total`] is over; it runs on.
+    TimedOut,
+    /// The token fired; it runs on.
+    Cancelled,
+    /// The shell itself ended, with its exit code (minus the signal for a killed one).
+    Ended(Option<i32>),
+}
+
+/// A shell on a terminal. Dropping it kills everything that runs in it.
+pub struct Terminal {
+    shared: Arc<Shared>,
+    dialect: Dialect,
+    leader: Pid,
+    /// A duplicate of our end, to ask who is in the foreground.
+    terminal: OwnedFd,
+    input: Mutex<OwnedWritePty>,
+    control: Mutex<Option<pipe::Sender>>,
+    /// Where commands for a POSIX shell are written, and the token of its prompt.
+    posix: Option<(tempfile::TempDir, String)>,
+    reader: JoinHandle<()>,
+    closed: AtomicBool,
+}
+
+impl Terminal {
+    /// Starts a shell and waits until it takes commands (a few milliseconds). When bash does not come up with its start
+    /// files, it is started again without them.
+    ///
+    /// # Errors
+    /// [`TerminalError`] when there is no shell, it cannot be started or does not become ready within ten seconds.
+    pub async fn start(options: &TerminalOptions) -> Result<Self, TerminalError> {
+        match Self::start_once(options).await {
+            Err(TerminalError::NotReady(_)) if options.start_files => {
+                tracing::warn!("the shell did not become ready with its start files, trying without");
+                Self::start_once(&TerminalOptions { start_files: false, ..options.clone() }).await
+            }
+            result => result,
+        }
+    }
+
+    async fn start_once(options: &TerminalOptions) -> Result<Self, TerminalError> {
+        let (shell, dialect) = spawn::choose(options)?;
+        let prompt_token = token();
+        let Spawned { child, pty, control } = spawn::spawn(options, &shell, dialect, &prompt_token)?;
+        let name = shell.display().to_string();
+        let failed = |source| TerminalError::Start {
+            shell: name.clone(),
+            directory: options.directory.display().to_string(),
+            source,
+        };
+        let leader = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        let leader = leader.ok_or_else(|| TerminalError::NotReady(name.clone()))?;
+        let terminal = pty.as_fd().try_clone_to_owned().map_err(failed)?;
+        let (output, input) = pty.into_split();
+        let shared = Arc::new(Shared::new(prompt_token.clone()));
+        let reader = tokio::spawn(reader::read(output, child, Arc::clone(&shared)));
+        let posix = match dialect {
+            Dialect::Bash => None,
+            Dialect::Posix => Some((tempfile::tempdir().map_err(failed)?, prompt_token)),
+        };
+        let (control, wiring) = control.unzip();
+        let this = Self {
+            shared,
+            dialect,
+            leader,
+            terminal,
+            input: Mutex::new(input),
+            control: Mutex::new(control),
+            posix,
+            reader,
+            closed: AtomicBool::new(false),
+        };
+        // What the start files print is no output: nothing counts before the first mark.
+        this.shared.lock().phase = Phase::Starting;
+        let prepare = async {
+            if let Some(wiring) = &wiring {
+                let token = token();
+                this.shared.lock().scanner.expect(Some(token.clone()));
+                let mut record = bash_preparation(wiring).into_bytes();
+                record.push(0);
+                record.extend_from_slice(token.as_bytes());
+                record.push(0);
+                this.write_control(&record).await?;
+            } else {
+                this.write_posix(dialect::posix_preparation).await?;
+            }
+            this.ready(&name).await
+        };
+        let ready = timeout(READY, prepare).await.unwrap_or_else(|_| Err(TerminalError::NotReady(name.clone())));
+        ready.map(|()| this)
+    }
+
+    async fn ready(&self, name: &str) -> Result<(), TerminalError> {
+        let patience = Patience { quiet: None, total: READY, until_input: false };
+        match self.wait(&patience, &CancellationToken::new()).await {
+            Waited::Finished(_) => {
+                let _ = self.take_output();
+                Ok(())
+            }
+            _ => Err(TerminalError::NotReady(name.to_owned())),
+        }
+    }
+
+    /// How the shell is spoken to.
+    #[must_use]
+    pub fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
+    /// Whether a command was given whose end has not been seen.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        matches!(self.shared.lock().phase, Phase::Starting | Phase::Running)
+    }
+
+    /// Whether the shell is gone.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.closed.load(Ordering::Acquire) || matches!(self.shared.lock().phase, Phase::Ended(_))
+    }
+
+    /// Gives the shell a command, of any length and number of lines, after exporting `exports` (which stay set). Returns
+    /// what background processes wrote since the last command. `policy` holds for the output from here on.
+    ///
+    /// # Errors
+    /// [`TerminalError::Busy`] while a command runs; see the other variants.
+    pub async fn submit(
+        &self,
+        exports: &[(String, String)],
+        command: &str,
+        policy: OutputPolicy,
+    ) -> Result<Output, TerminalError> {
+        if command.contains('\0') {
+            return Err(TerminalError::Nul);
+        }
+        let token = self.posix.as_ref().map_or_else(token, |(_, token)| token.clone());
+        let (before, lost) = {
+            let mut inner = self.shared.lock();
+            match inner.phase {
+                Phase::Ended(_) => return Err(TerminalError::Ended),
+                Phase::Starting | Phase::Running => return Err(TerminalError::Busy),
+                Phase::Idle | Phase::Done(_) => {}
+            }
+            let before = inner.take_output();
+            inner.set_policy(policy);
+            inner.phase = if self.posix.is_some() { Phase::Starting } else { Phase::Running };
+            inner.scanner.expect(Some(token.clone()));
+            (before, std::mem::take(&mut inner.at_prompt))
+        };
+        if lost {
+            self.write(b"\n").await?;
+        }
+        if self.posix.is_some() {
+            self.write_posix(|token| dialect::posix_file(exports, command, token)).await?;
+        } else {
+            self.write_control(&bash_record(exports, command, &token)).await?;
+        }
+        Ok(before)
+    }
+
+    /// Waits for the end of the command. Finding it makes the terminal ready for the next one.
+    pub async fn wait(&self, patience: &Patience, cancel: &CancellationToken) -> Waited {
+        let begin = Instant::now();
+        self.shared.lock().last_output = begin;
+        loop {
+            // Registered before the state is looked at, so that no change is missed.
+            let changed = self.shared.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            let (last_output, lost) = {
+                let mut inner = self.shared.lock();
+                match &inner.phase {
+                    Phase::Done(finished) => {
+                        let finished = finished.clone();
+                        inner.phase = Phase::Idle;
+                        return Waited::Finished(finished);
+                    }
+                    Phase::Ended(code) => return Waited::Ended(*code),
+                    Phase::Idle => return Waited::Ended(None),
+                    Phase::Starting | Phase::Running => {}
+                }
+                (inner.last_output, std::mem::take(&mut inner.at_prompt))
+            };
+            if lost && self.write(b"\n").await.is_err() {
+                return Waited::Ended(None);
+            }
+            let now = Instant::now();
+            let end = begin + patience.total;
+            let quiet_end = patience.quiet.map(|quiet| last_output + quiet);
+            if now >= end {
+                return Waited::TimedOut;
+            }
+            if quiet_end.is_some_and(|quiet_end| now >= quiet_end) {
+                return Waited::Quiet;
+            }
+            let mut next = quiet_end.map_or(end, |quiet_end| quiet_end.min(end));
+            if patience.until_input {
+                let silent = now - last_output;
+                if silent >= INPUT_CHECK && self.waits_for_input() {
+                    return Waited::NeedsInput;
+                }
+                let checks = u32::try_from(silent.as_millis() / INPUT_CHECK.as_millis()).unwrap_or(0);
+                next = next.min(last_output + INPUT_CHECK * (checks + 1));
+            }
+            tokio::select! {
+                () = &mut changed => {}
+                () = sleep_until(next.into()) => {}
+                () = cancel.cancelled() => return Waited::Cancelled,
+            }
+        }
+    }
+
+    /// What was written since the last time it was taken.
+    #[must_use]
+    pub fn take_output(&self) -> Output {
+        self.shared.lock().take_output()
+    }
+
+    /// Sends bytes to the program in the foreground, as if typed.
+    ///
+    /// # Errors
+    /// [`TerminalError::InputBlocked`] when nobody reads them, [`TerminalError::Ended`] without a shell.
+    pub async fn send(&self, bytes: &[u8]) -> Result<(), TerminalError> {
+        if self.has_ended() {
+            return Err(TerminalError::Ended);
+        }
+        self.write(bytes).await
+    }
+
+    /// Ends the running command: interrupt first, then kill. `None`: the shell did not come back and has to be closed.
+    pub async fn interrupt(&self) -> Option<Finished> {
+        let patience = Patience { quiet: None, total: GRACE, until_input: false };
+        for signal in [Signal::INT, Signal::KILL, Signal::KILL] {
+            let group = foreground::group(&self.terminal).unwrap_or(self.leader);
+            if group != self.leader {
+                foreground::signal_group(group, signal);
+            }
+            // The shell itself, too: it may be in a loop, or about to start the next command of a list.
+            let _ = rustix::process::kill_process(self.leader, Signal::INT);
+            match self.wait(&patience, &CancellationToken::new()).await {
+                Waited::Finished(finished) => return Some(finished),
+                Waited::Ended(_) => return None,
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// Kills everything that runs in the terminal and waits, bounded, until the shell is gone. Harmless when repeated.
+    pub async fn close(&self) {
+        self.kill();
+        let patience = Patience { quiet: None, total: GRACE, until_input: false };
+        let deadline = Instant::now() + GRACE;
+        while !matches!(self.shared.lock().phase, Phase::Ended(_)) && Instant::now() < deadline {
+            self.wait(&Patience { total: patience.total / 15, ..patience }, &CancellationToken::new()).await;
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn kill(&self) {
+        if !self.closed.swap(true, Ordering::AcqRel) {
+            foreground::kill_session(self.leader);
+        }
+    }
+
+    fn waits_for_input(&self) -> bool {
+        foreground::group(&self.terminal).is_some_and(foreground::waits_for_input)
+    }
+
+    async fn write(&self, bytes: &[u8]) -> Result<(), TerminalError> {
+        let write = async { self.input.lock().await.write_all(bytes).await };
+        match timeout(WRITE, write).await {
+            Ok(result) => result.map_err(TerminalError::Write),
+            Err(_) => Err(TerminalError::InputBlocked),
+        }
+    }
+
+    async fn write_control(&self, record: &[u8]) -> Result<(), TerminalError> {
+        let write = async {
+            match self.control.lock().await.as_mut() {
+                Some(control) => control.write_all(record).await,
+                None => Ok(()),
+            }
+        };
+        match timeout(READY, write).await {
+            Ok(Ok(())) => Ok(()),
+            // Nobody reads any more: half a command must not stay in the pipe.
+            Ok(Err(_)) | Err(_) => {
+                self.kill();
+                Err(TerminalError::Ended)
+            }
+        }
+    }
+
+    /// Writes what a POSIX shell is to do into its file and makes it read that.
+    async fn write_posix(&self, script: impl FnOnce(&str) -> String) -> Result<(), TerminalError> {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        let Some((directory, token)) = &self.posix else { return Ok(()) };
+        self.shared.lock().scanner.expect(Some(token.clone()));
+        let path: PathBuf = directory.path().join("command");
+        let text = script(token);
+        let mut options = std::fs::File::options();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let file = options.open(&path).map_err(TerminalError::Write)?;
+        std::io::Write::write_all(&mut &file, text.as_bytes()).map_err(TerminalError::Write)?;
+        self.write(format!(". {}\n", dialect::quote(&path.display().to_string())).as_bytes()).await
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        self.kill();
+        self.reader.abort();
+    }
+}
+
+fn token() -> String {
+    uuid::Uuid::new_v4().simple().to_string()
+}
