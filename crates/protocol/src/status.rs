@@ -28,6 +28,18 @@ pub enum ExecutionStatus {
 }
 
 impl ExecutionStatus {
+    /// Every status, for tables.
+    pub const ALL: [Self; 8] = [
+        Self::Idle,
+        Self::Running,
+        Self::Paused,
+        Self::WaitingForConfirmation,
+        Self::Finished,
+        Self::Error,
+        Self::Stuck,
+        Self::Deleting,
+    ];
+
     /// The status on the wire.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -65,18 +77,9 @@ impl FromStr for ExecutionStatus {
     type Err = UnknownStatus;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        [
-            Self::Idle,
-            Self::Running,
-            Self::Paused,
-            Self::WaitingForConfirmation,
-            Self::Finished,
-            Self::Error,
-            Self::Stuck,
-            Self::Deleting,
-        ]
-        .into_iter()
-        .find(|status| status.as_str() == text)
-        .ok_or_else(|| UnknownStatus(text.to_owned()))
+        Self::ALL
+            .into_iter()
+            .find(|status| status.as_str() == text)
+            .ok_or_else(|| UnknownStatus(text.to_owned()))
     }
 }
