@@ -1,2 +1,72 @@
-//! Entry point of the front door.
-fn main() {}
+//! The front door of the repository: `cargo xtask <command>`. It depends on none of our crates, so that it compiles in
+//! seconds; what is generated comes from the binaries themselves.
+
+mod cluster;
+mod command;
+mod folders;
+mod go;
+mod image;
+mod packages;
+mod say;
+mod wait;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use image::rust::Profile;
+
+/// Builds, runs, tests and measures the OpenHands operator.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", disable_version_flag = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// A real Kubernetes on this machine, without Docker and without a registry
+    #[command(subcommand)]
+    Cluster(cluster::Command),
+    /// Builds the images and brings them to a cluster
+    Images {
+        /// How the binaries are built
+        #[arg(long, value_enum, default_value_t)]
+        profile: Profile,
+        /// The development cluster to import them into
+        #[arg(long)]
+        cluster: Option<String>,
+        /// An existing cluster, by a context of your kubeconfig
+        #[arg(long, conflicts_with = "cluster")]
+        context: Option<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say::line(format!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: &Command) -> Result<()> {
+    match command {
+        Command::Cluster(command) => cluster::run(command),
+        Command::Images { profile, cluster, context } => {
+            let images = image::build::all(*profile)?;
+            match (cluster, context) {
+                (Some(name), _) => image::deliver::to(&cluster::target::existing(name)?, &images),
+                (None, Some(context)) => image::deliver::to(&cluster::target::Target::Context(context.clone()), &images),
+                (None, None) => {
+                    image::deliver::tell(&images);
+                    Ok(())
+                }
+            }
+        }
+    }
+}
