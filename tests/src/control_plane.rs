@@ -14,10 +14,13 @@ use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
-use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
-use crate::{certificate, process::Process, tier, wait};
+use crate::{
+    certificate,
+    process::{self, Process},
+    tier, wait,
+};
 
 static SHARED: OnceCell<ControlPlane> = OnceCell::const_new();
 const START: Duration = Duration::from_secs(120);
@@ -25,12 +28,12 @@ const START: Duration = Duration::from_secs(120);
 /// The running control plane.
 #[derive(Debug)]
 pub struct ControlPlane {
-    folder: TempDir,
+    folder: PathBuf,
     port: u16,
     processes: Vec<Process>,
 }
 
-fn free_ports<const N: usize>() -> Result<[u16; N]> {
+pub(crate) fn free_ports<const N: usize>() -> Result<[u16; N]> {
     // All are held until all are known, so that they differ.
     let held: Vec<TcpListener> = (0..N).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<_, _>>()?;
     let mut ports = [0; N];
@@ -54,8 +57,9 @@ impl ControlPlane {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let (etcd, apiserver, manager) =
             (tier::tool("etcd")?, tier::tool("kube-apiserver")?, tier::tool("kube-controller-manager")?);
-        let folder = tempfile::Builder::new().prefix("openhands-control-plane-").tempdir()?;
-        certificate::write_all(folder.path())?;
+        let folder = tempfile::Builder::new().prefix("openhands-control-plane-").tempdir()?.keep();
+        process::remove_afterwards(&folder)?;
+        certificate::write_all(&folder)?;
         let [client, peer, port, manager_port] = free_ports()?;
         let mut plane = Self { folder, port, processes: Vec::new() };
         plane.write_configuration()?;
@@ -103,25 +107,48 @@ impl ControlPlane {
     }
 
     fn path(&self, name: &str) -> String {
-        self.folder.path().join(name).display().to_string()
+        self.folder.join(name).display().to_string()
     }
 
     fn run(&mut self, name: &str, program: &Path, flags: &[(&str, String)]) -> Result<()> {
         let arguments = flags.iter().map(|(flag, value)| format!("--{flag}={value}"));
-        self.processes.push(Process::start(name, self.folder.path(), program, arguments, &[])?);
+        self.processes.push(Process::start(name, &self.folder, program, arguments, &[])?);
         Ok(())
     }
 
-    fn write_configuration(&self) -> Result<()> {
+    fn write_kubeconfig(&self, user: &str, file: &Path) -> Result<()> {
         let kubeconfig = serde_json::json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "test",
             "clusters": [{"name": "test", "cluster": {
                 "server": format!("https://127.0.0.1:{}", self.port), "certificate-authority": self.path("ca.crt")}}],
-            "users": [{"name": "admin", "user": {
-                "client-certificate": self.path("admin.crt"), "client-key": self.path("admin.key")}}],
-            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "admin"}}],
+            "users": [{"name": user, "user": {
+                "client-certificate": self.path(&format!("{user}.crt")), "client-key": self.path(&format!("{user}.key"))}}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": user}}],
         });
-        fs::write(self.kubeconfig(), kubeconfig.to_string())?;
+        fs::write(file, kubeconfig.to_string()).with_context(|| file.display().to_string())
+    }
+
+    /// A kubeconfig for a service account: the same name and groups as its pods would have, by a certificate.
+    ///
+    /// # Errors
+    /// When openssl or the disk refuses.
+    pub fn service_account(&self, namespace: &str, name: &str) -> Result<PathBuf> {
+        let groups = format!("/O=system:serviceaccounts/O=system:serviceaccounts:{namespace}/O=system:authenticated");
+        let user = format!("account-{namespace}-{name}");
+        certificate::issue(&self.folder, &user, &format!("{groups}/CN=system:serviceaccount:{namespace}:{name}"))?;
+        let file = self.folder.join(format!("{user}.kubeconfig"));
+        self.write_kubeconfig(&user, &file)?;
+        Ok(file)
+    }
+
+    /// The folder with everything of this control plane; it goes with the test program.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    fn write_configuration(&self) -> Result<()> {
+        self.write_kubeconfig("admin", &self.kubeconfig())?;
         // Every write once, when it is answered; reads and the leases of the control plane are of no interest.
         let policy = serde_json::json!({
             "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived", "ResponseStarted"],
@@ -130,7 +157,7 @@ impl ControlPlane {
                 {"level": "Metadata"},
             ],
         });
-        fs::write(self.folder.path().join("audit-policy.yaml"), policy.to_string()).context("audit policy")
+        fs::write(self.folder.join("audit-policy.yaml"), policy.to_string()).context("audit policy")
     }
 
     async fn answers(&self) -> Result<()> {
@@ -152,7 +179,7 @@ impl ControlPlane {
     /// The administrator's kubeconfig.
     #[must_use]
     pub fn kubeconfig(&self) -> PathBuf {
-        self.folder.path().join("kubeconfig")
+        self.folder.join("kubeconfig")
     }
 
     /// A client of the calling runtime: connections die with the runtime they were made in, so every check makes its own.
@@ -168,7 +195,7 @@ impl ControlPlane {
     /// # Errors
     /// When the audit log cannot be read.
     pub fn audit(&self) -> Result<Vec<serde_json::Value>> {
-        let text = fs::read_to_string(self.folder.path().join("audit.log")).context("audit log")?;
+        let text = fs::read_to_string(self.folder.join("audit.log")).context("audit log")?;
         text.lines().map(|line| serde_json::from_str(line).context("a line of the audit log")).collect()
     }
 }

@@ -22,8 +22,6 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tokio::{net::TcpListener, task::JoinHandle};
 
-use crate::http;
-
 /// The port of agent-servers.
 pub const PORT: u16 = 8000;
 
@@ -47,6 +45,7 @@ struct Life {
     conversations: BTreeMap<String, Value>,
     sequence: u64,
     mute: bool,
+    closed: bool,
     lies: bool,
 }
 
@@ -119,17 +118,23 @@ impl Agent {
         self.life(|life| life.lies = true);
     }
 
-    /// Whether starts are left unanswered.
+    /// Whether init is answered with 503.
+    pub fn close(&self, closed: bool) {
+        self.life(|life| life.closed = closed);
+    }
+
+    /// Whether starts are answered with 503.
     pub fn mute(&self, mute: bool) {
         self.life(|life| life.mute = mute);
     }
 
-    /// Reports a status of its one conversation to the address it was told at init, and answers so from now on.
+    /// The next report about its one conversation, which from now on answers with this status: where init said it must go
+    /// (`url`, `token`), and the body.
     ///
     /// # Errors
-    /// When it is dormant, has no conversation, or nobody takes the report.
-    pub async fn report(&self, execution_status: &str, final_message: Option<&str>) -> Result<u16> {
-        let (target, body) = self.life(|life| {
+    /// When it is dormant.
+    pub fn next_report(&self, execution_status: &str, final_message: Option<&str>) -> Result<(Value, Value)> {
+        self.life(|life| {
             life.sequence += 1;
             let target = life.ready.as_ref().and_then(|init| init.get("report")).cloned().context("no report target")?;
             let id = target.get("conversation_id").and_then(Value::as_str).context("conversation_id")?.to_owned();
@@ -145,21 +150,8 @@ impl Agent {
             if let (Some(text), Some(body)) = (final_message, body.as_object_mut()) {
                 body.insert("finalMessage".into(), text.into());
             }
-            anyhow::Ok((target, body))
-        })?;
-        self.post_report(&target, &body, None).await
-    }
-
-    /// Sends any report body with any token (`None`: the right one).
-    ///
-    /// # Errors
-    /// When nobody answers.
-    pub async fn post_report(&self, target: &Value, body: &Value, token: Option<&str>) -> Result<u16> {
-        let url = target.get("url").and_then(Value::as_str).context("report url")?;
-        let token = token.or_else(|| target.get("token").and_then(Value::as_str)).context("report token")?;
-        let headers = [("Authorization", format!("Bearer {token}")), ("Content-Type", "application/json".to_owned())];
-        let headers: Vec<_> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        Ok(http::request("POST", url, &headers, &body.to_string()).await?.status)
+            Ok((target, body))
+        })
     }
 }
 
@@ -209,6 +201,9 @@ async fn init(State(shared): State<Arc<Shared>>, headers: HeaderMap, Json(body):
         }
         if life.ready.is_some() {
             return refuse(StatusCode::BAD_REQUEST, "already initialized");
+        }
+        if life.closed {
+            return refuse(StatusCode::SERVICE_UNAVAILABLE, "told to be closed");
         }
         life.memory.inits.push(body.clone());
         life.ready = Some(body);

@@ -15,15 +15,16 @@ use anyhow::{Context as _, Result, bail};
 use axum::http::Request;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{
-    Api, Client, ResourceExt as _,
+    Api, Client, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{sync::Mutex, task::JoinHandle};
 
 use crate::{
     fake_agent::{Agent, Memory},
-    resource::now,
+    http,
+    resource::{Namespace, now, text},
 };
 
 /// The node's name.
@@ -33,7 +34,6 @@ const ROUND: Duration = Duration::from_millis(50);
 // Addresses are not used twice in one test program: a late connection to a pod that is gone must not find its successor.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-#[derive(Debug)]
 struct Shared {
     client: Client,
     agents: Mutex<BTreeMap<String, Agent>>,
@@ -41,7 +41,6 @@ struct Shared {
 }
 
 /// The running node; it stops when dropped, and with it all its agents.
-#[derive(Debug)]
 pub struct FakeNode {
     shared: Arc<Shared>,
     task: JoinHandle<()>,
@@ -107,6 +106,37 @@ impl FakeNode {
     /// What all agents that still run were told, by pod UID.
     pub async fn memories(&self) -> BTreeMap<String, Memory> {
         self.shared.agents.lock().await.iter().map(|(uid, agent)| (uid.clone(), agent.memory())).collect()
+    }
+
+    /// The agent of a pod reports to where it was told, found as a cluster's DNS and proxy would: through the EndpointSlice of
+    /// the Service. Hands back the answer's status code.
+    ///
+    /// # Errors
+    /// When the pod has no initialised agent, the Service no endpoint, or nobody answers.
+    pub async fn report(&self, pod_uid: &str, execution_status: &str, final_message: Option<&str>) -> Result<u16> {
+        let (target, body) = self.with(pod_uid, async |agent| agent.next_report(execution_status, final_message)).await?;
+        self.post_report(&target, text(&target, "/token"), &body).await
+    }
+
+    /// Sends any body with any token to where a report must go.
+    ///
+    /// # Errors
+    /// When the Service has no endpoint or nobody answers.
+    pub async fn post_report(&self, target: &Value, token: &str, body: &Value) -> Result<u16> {
+        let url = text(target, "/url");
+        let rest = url.strip_prefix("http://").with_context(|| format!("report url {url:?}"))?;
+        let (host, path) = rest.split_once('/').context("path of the report url")?;
+        let mut names = host.split(':').next().unwrap_or_default().split('.');
+        let (service, namespace) = (names.next().unwrap_or_default(), names.next().unwrap_or_default());
+        let slices = Namespace { name: namespace.to_owned(), client: self.shared.client.clone() };
+        let slices = slices.list("EndpointSlice", &format!("kubernetes.io/service-name={service}")).await?;
+        let slice = slices.iter().find(|s| s.pointer("/endpoints/0/addresses/0").is_some());
+        let slice = slice.with_context(|| format!("no endpoint of {namespace}/{service}: {slices:?}"))?;
+        let port = slice.pointer("/ports/0/port").context("port of the EndpointSlice")?;
+        let headers = [("Authorization", format!("Bearer {token}")), ("Content-Type", "application/json".to_owned())];
+        let headers: Vec<_> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        // Whatever address the replica has, it is a process of this machine.
+        Ok(http::request("POST", &format!("http://127.0.0.1:{port}/{path}"), &headers, &body.to_string()).await?.status)
     }
 
     /// The pod vanishes at once, as with its node.

@@ -21,6 +21,26 @@ while read -r _; do :; done
 kill -9 "$child" 2>/dev/null
 wait "$child" 2>/dev/null"#;
 
+/// Removes a folder once this test program has ended, in whatever way: for what a static holds, which is never dropped.
+///
+/// # Errors
+/// When the shell does not start.
+pub fn remove_afterwards(folder: &Path) -> Result<()> {
+    // Others may still write for a moment after the program's end.
+    const REMOVE: &str = r#"while read -r _; do :; done
+for _ in 1 2 3 4 5; do rm -rf -- "$1" 2>/dev/null && exit; sleep 1; done"#;
+    let mut janitor = Command::new("sh")
+        .args(["-c", REMOVE, "sh"])
+        .arg(folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .context("start sh")?;
+    std::mem::forget(janitor.stdin.take());
+    Ok(())
+}
+
 /// A running child and the file with what it prints.
 #[derive(Debug)]
 pub struct Process {

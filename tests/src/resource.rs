@@ -57,7 +57,7 @@ pub fn llm_secret(labelled: bool) -> Value {
 }
 
 /// One namespace of a cluster and its objects as JSON.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Namespace {
     /// Its name.
     pub name: String,
@@ -180,4 +180,14 @@ pub fn is_true(object: &Value, kind: &str) -> bool {
 #[must_use]
 pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// A value of a Secret in clear.
+///
+/// # Errors
+/// When the Secret lacks the key or it is no text.
+pub fn decoded(secret: &Value, key: &str) -> Result<String> {
+    let secret: k8s_openapi::api::core::v1::Secret = serde_json::from_value(secret.clone())?;
+    let value = secret.data.unwrap_or_default().remove(key).with_context(|| format!("the Secret has no {key}"))?;
+    String::from_utf8(value.0).context("no text")
 }

@@ -59,18 +59,16 @@ async fn dry_run(kubectl: &Kubectl, namespace: &str, object: &Value) -> Result<A
     kubectl.ask(&["create", "-n", namespace, "--dry-run=server", "-o", "json", "-f", "-"], &object.to_string()).await
 }
 
-/// `base` with `value` at a JSON pointer of its `spec`; `null` removes.
+/// `base` with `value` at a path of members of its `spec`, of which all but the last are there; `null` removes.
 fn with(mut base: Value, pointer: &str, value: Value) -> Value {
-    let mut place = &mut base["spec"];
-    let mut steps: Vec<&str> = pointer.trim_start_matches('/').split('/').collect();
-    let last = steps.pop().unwrap_or_default();
-    for step in steps {
-        place = &mut place[step];
-    }
-    if let (true, Some(members)) = (value.is_null(), place.as_object_mut()) {
-        members.remove(last);
-    } else {
-        place[last] = value;
+    let (parent, last) = pointer.rsplit_once('/').map_or(("", pointer), |(parent, last)| (parent, last));
+    let parent = if parent.is_empty() { "/spec".to_owned() } else { format!("/spec/{parent}") };
+    if let Some(members) = base.pointer_mut(&parent).and_then(Value::as_object_mut) {
+        if value.is_null() {
+            members.remove(last);
+        } else {
+            members.insert(last.to_owned(), value);
+        }
     }
     base
 }
