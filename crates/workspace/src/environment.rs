@@ -104,8 +104,14 @@ mod tests {
     #[test]
     fn server_and_model_keys_go_named_ones_stay() {
         let environment = ToolEnvironment::new(
-            [("OPENAI_API_KEY", "mine"), ("OH_SECRET_KEY", "x"), ("PATH", "/opt/bin"), ("A=B", "no"), ("SESSION_API_KEY", "s")]
-                .map(|(name, value)| (name.to_owned(), value.to_owned())),
+            [
+                ("OPENAI_API_KEY", "mine"),
+                ("OH_SECRET_KEY", "x"),
+                ("PATH", "/opt/bin"),
+                ("A=B", "no"),
+                ("SESSION_API_KEY", "s"),
+            ]
+            .map(|(name, value)| (name.to_owned(), value.to_owned())),
         );
         let own = pairs(&[
             ("HOME", "/home/a"),

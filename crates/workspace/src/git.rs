@@ -13,9 +13,9 @@ use std::{
 
 use openhands_protocol::git::{GitChange, GitCommit, GitCommitsPage, GitDiff};
 
+use self::command::Git;
 pub(crate) use self::delta::{Delta, Identity};
 pub use self::diff::MAX_DIFF_BYTES;
-use self::command::Git;
 use crate::environment::ToolEnvironment;
 
 /// Why a question about a repository has no answer.
@@ -151,7 +151,8 @@ impl GitReader {
             Err(error) => return Err(error),
         };
         let count = (limit + 1).to_string();
-        let question = ["log", "-z", "--no-show-signature", "--format=%H%x1f%h%x1f%an%x1f%aI%x1f%s", "-n", &count, &head, "--"];
+        let question =
+            ["log", "-z", "--no-show-signature", "--format=%H%x1f%h%x1f%an%x1f%aI%x1f%s", "-n", &count, &head, "--"];
         let listing = git.run(question).await?;
         let mut commits: Vec<GitCommit> = String::from_utf8_lossy(&listing).split('\0').filter_map(commit).collect();
         let has_more = commits.len() > limit;

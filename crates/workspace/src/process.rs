@@ -109,7 +109,8 @@ fn lead_a_session(builder: &mut Command) {
     let prepare = || {
         rustix::process::setsid()?;
         // Best effort: without it the server may be killed in the place of a greedy command.
-        if let Ok(file) = rustix::fs::open(c"/proc/self/oom_score_adj", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()) {
+        if let Ok(file) = rustix::fs::open(c"/proc/self/oom_score_adj", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
+        {
             let _ = rustix::io::write(&file, b"1000");
         }
         Ok(())
@@ -173,7 +174,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_process_leads_its_session_and_has_only_its_three_descriptors() {
-        let (text, code) = shell("echo $$ $(cut -d' ' -f6 /proc/$$/stat); cat /proc/self/oom_score_adj; ls /proc/$$/fd").await;
+        let (text, code) =
+            shell("echo $$ $(cut -d' ' -f6 /proc/$$/stat); cat /proc/self/oom_score_adj; ls /proc/$$/fd").await;
         let lines: Vec<&str> = text.lines().collect();
         let (pid, session) = lines[0].split_once(' ').unwrap();
         assert_eq!((pid, lines[1], &lines[2..], code), (session, "1000", &["0", "1", "2"][..], 0));

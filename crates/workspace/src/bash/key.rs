@@ -78,7 +78,8 @@ mod tests {
     use super::*;
 
     const COMMAND: &str = "20261130161915544523_BashCommand_12ce69ab3efa40daa600b6a9ac8cf80e";
-    const OUTPUT: &str = "20261130161915547820_BashOutput_12ce69ab3efa40daa600b6a9ac8cf80e_0d877f2c4a5e40b1a00023d9e0c0baa3";
+    const OUTPUT: &str =
+        "20261130161915547820_BashOutput_12ce69ab3efa40daa600b6a9ac8cf80e_0d877f2c4a5e40b1a00023d9e0c0baa3";
 
     #[test]
     fn names_survive_a_round_trip_and_order_by_time() {
@@ -92,8 +93,15 @@ mod tests {
 
     #[test]
     fn other_names_are_no_events() {
-        for name in ["", "x", ".tmp-1", "20261130161915544523_BashCommand", "20269930161915544523_BashCommand_12ce69ab3efa40daa600b6a9ac8cf80e",
-            "20261130161915547820_BashOutput_12ce69ab3efa40daa600b6a9ac8cf80e", "20261130161915547820_BashError_12ce69ab3efa40daa600b6a9ac8cf80e"] {
+        for name in [
+            "",
+            "x",
+            ".tmp-1",
+            "20261130161915544523_BashCommand",
+            "20269930161915544523_BashCommand_12ce69ab3efa40daa600b6a9ac8cf80e",
+            "20261130161915547820_BashOutput_12ce69ab3efa40daa600b6a9ac8cf80e",
+            "20261130161915547820_BashError_12ce69ab3efa40daa600b6a9ac8cf80e",
+        ] {
             assert_eq!(EventKey::parse(name), None, "{name}");
         }
     }

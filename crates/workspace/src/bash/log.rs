@@ -17,7 +17,11 @@ use std::{
 use bytes::Bytes;
 use openhands_protocol::bash::{BashCommand, BashEventKind, BashId, BashOutput};
 
-use super::{key::EventKey, search::BashSearch, subscribers::{Subscribers, Subscription, TooManySubscribers}};
+use super::{
+    key::EventKey,
+    search::BashSearch,
+    subscribers::{Subscribers, Subscription, TooManySubscribers},
+};
 
 /// Bytes of event bodies kept in memory.
 const CACHE_BYTES: usize = 4 * 1024 * 1024;

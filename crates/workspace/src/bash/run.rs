@@ -138,7 +138,10 @@ fn start(job: &Job) -> Result<SessionProcess, String> {
     })
     .map_err(|error| match error.kind() {
         std::io::ErrorKind::ArgumentListTooLong => {
-            format!("the command has {} bytes, more than the system takes; put it into a file and run that", job.command.len())
+            format!(
+                "the command has {} bytes, more than the system takes; put it into a file and run that",
+                job.command.len()
+            )
         }
         _ => error.to_string(),
     })

@@ -108,7 +108,10 @@ mod tests {
 
     #[test]
     fn pages_are_json() {
-        let page = BashPage { items: vec![Bytes::from_static(b"{}"), Bytes::from_static(b"1")], next_page_id: Some("a_b".to_owned()) };
+        let page = BashPage {
+            items: vec![Bytes::from_static(b"{}"), Bytes::from_static(b"1")],
+            next_page_id: Some("a_b".to_owned()),
+        };
         assert_eq!(page.to_json(), r#"{"items":[{},1],"next_page_id":"a_b"}"#);
         assert_eq!(BashPage::default().to_json(), r#"{"items":[],"next_page_id":null}"#);
         assert_eq!(events_to_json(&[None, Some(Bytes::from_static(b"{}"))]), "[null,{}]");

@@ -66,7 +66,8 @@ impl Subscribers {
         listeners.retain(|listener| {
             let before = listener.waiting.fetch_add(event.len(), Ordering::Relaxed);
             // The first event of an empty queue always fits, however long it is.
-            (before == 0 || before + event.len() <= MAX_WAITING_BYTES) && listener.events.try_send(event.clone()).is_ok()
+            (before == 0 || before + event.len() <= MAX_WAITING_BYTES)
+                && listener.events.try_send(event.clone()).is_ok()
         });
     }
 

@@ -155,7 +155,10 @@ async fn the_time_limit_ends_the_whole_group() {
     let (directory, service) = service();
     let pid_file = directory.path().join("pid");
     // The child ignores the polite request and holds no pipe.
-    let script = format!("echo begun; sh -c 'trap \"\" TERM; echo $$ > {}; while :; do sleep 1; done' >/dev/null 2>&1", pid_file.display());
+    let script = format!(
+        "echo begun; sh -c 'trap \"\" TERM; echo $$ > {}; while :; do sleep 1; done' >/dev/null 2>&1",
+        pid_file.display()
+    );
     let output = service.execute(ExecuteBashRequest { timeout: 1, ..request(&script) }).await.unwrap();
     assert_eq!((output.exit_code, output.stdout.as_deref()), (Some(-1), Some("begun\n")));
     let pid = std::fs::read_to_string(&pid_file).unwrap();
@@ -212,8 +215,13 @@ async fn pages_follow_each_other_in_both_orders() {
         let (mut seen, mut page_id) = (Vec::new(), None);
         loop {
             let kind = Some(BashEventKind::BashOutput);
-            let page = service.search(BashSearch { kind, descending, page_id, limit: 2, ..BashSearch::default() }).await.unwrap();
-            seen.extend(parsed(&page).iter().map(|event| event["stdout"].as_str().unwrap().trim().parse::<i32>().unwrap()));
+            let page = service
+                .search(BashSearch { kind, descending, page_id, limit: 2, ..BashSearch::default() })
+                .await
+                .unwrap();
+            seen.extend(
+                parsed(&page).iter().map(|event| event["stdout"].as_str().unwrap().trim().parse::<i32>().unwrap()),
+            );
             page_id = page.next_page_id;
             if page_id.is_none() {
                 break;
@@ -227,7 +235,8 @@ async fn pages_follow_each_other_in_both_orders() {
     }
     let all = service.search(BashSearch::default()).await.unwrap();
     assert_eq!((all.items.len(), all.next_page_id), (10, None));
-    let unknown = service.search(BashSearch { page_id: Some("nonsense".to_owned()), ..BashSearch::default() }).await.unwrap();
+    let unknown =
+        service.search(BashSearch { page_id: Some("nonsense".to_owned()), ..BashSearch::default() }).await.unwrap();
     assert_eq!(unknown.items, all.items);
 }
 
@@ -252,7 +261,12 @@ async fn events_of_earlier_runs_and_of_the_reference_are_found() {
     let foreign = "20261130161915547820_BashOutput_12ce69ab3efa40daa600b6a9ac8cf80e_0d877f2c4a5e40b1a00023d9e0c0baa3";
     let text = "{\n  \"id\": \"0d877f2c4a5e40b1a00023d9e0c0baa3\",\n  \"timestamp\": \"2026-11-30T16:19:15.547820Z\",\n  \"command_id\": \"12ce69ab3efa40daa600b6a9ac8cf80e\",\n  \"order\": 4,\n  \"exit_code\": 0,\n  \"stdout\": \"hi\\n\",\n  \"stderr\": null,\n  \"kind\": \"BashOutput\"\n}";
     std::fs::write(events.join(foreign), text).unwrap();
-    std::fs::write(events.join("20261130161915547821_BashOutput_12ce69ab3efa40daa600b6a9ac8cf80e_0d877f2c4a5e40b1a00023d9e0c0baa4"), "{\"torn").unwrap();
+    std::fs::write(
+        events
+            .join("20261130161915547821_BashOutput_12ce69ab3efa40daa600b6a9ac8cf80e_0d877f2c4a5e40b1a00023d9e0c0baa4"),
+        "{\"torn",
+    )
+    .unwrap();
     std::fs::write(events.join("README"), "not an event").unwrap();
     std::fs::write(events.join(".20261130161915547820_BashCommand_0d877f2c4a5e40b1a00023d9e0c0baa9.tmp"), "{").unwrap();
 
@@ -325,11 +339,12 @@ async fn listeners_hear_the_same_bytes_in_order_after_the_history() {
 #[tokio::test]
 async fn many_commands_run_at_once_up_to_the_bound() {
     let (_directory, service) = service_with(|options| options.max_running = 20);
-    let started: Vec<_> = futures::future::join_all((0..20).map(|index| service.start(request(&format!("sleep 0.3; echo {index}")))))
-        .await
-        .into_iter()
-        .map(Result::unwrap)
-        .collect();
+    let started: Vec<_> =
+        futures::future::join_all((0..20).map(|index| service.start(request(&format!("sleep 0.3; echo {index}")))))
+            .await
+            .into_iter()
+            .map(Result::unwrap)
+            .collect();
     let refused = service.start(request("true")).await.unwrap_err();
     assert_eq!(refused.to_string(), "20 commands are running already; stop one or wait");
     for (index, command) in started.iter().enumerate() {

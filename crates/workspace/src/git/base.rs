@@ -90,17 +90,21 @@ impl Refs {
             Some(_) => git.ask(["symbolic-ref", "--quiet", "--short", "HEAD"]).await?,
             None => None,
         };
-        let mut wanted: Vec<String> = ["remotes/origin/HEAD", "remotes/origin/main", "remotes/origin/master", "heads/main", "heads/master"]
-            .map(|name| format!("refs/{name}"))
-            .into();
+        let mut wanted: Vec<String> =
+            ["remotes/origin/HEAD", "remotes/origin/main", "remotes/origin/master", "heads/main", "heads/master"]
+                .map(|name| format!("refs/{name}"))
+                .into();
         wanted.extend(branch.iter().map(|branch| format!("refs/remotes/origin/{branch}")));
-        let mut question = vec!["for-each-ref".to_owned(), "--format=%(refname)%00%(objectname)%00%(symref)".to_owned()];
+        let mut question =
+            vec!["for-each-ref".to_owned(), "--format=%(refname)%00%(objectname)%00%(symref)".to_owned()];
         question.extend(wanted.iter().cloned());
         let listing = git.run(&question).await?;
         let (mut objects, mut default) = (HashMap::new(), None);
         for line in String::from_utf8_lossy(&listing).lines() {
             let mut fields = line.split('\0');
-            let (Some(name), Some(object), Some(target)) = (fields.next(), fields.next(), fields.next()) else { continue };
+            let (Some(name), Some(object), Some(target)) = (fields.next(), fields.next(), fields.next()) else {
+                continue;
+            };
             // A pattern also matches everything below it.
             if !wanted.iter().any(|wanted| wanted == name) {
                 continue;
@@ -110,7 +114,8 @@ impl Refs {
             }
             objects.insert(name.to_owned(), object.to_owned());
         }
-        let usual = ["main", "master"].into_iter().find(|name| objects.contains_key(&format!("refs/remotes/origin/{name}")));
+        let usual =
+            ["main", "master"].into_iter().find(|name| objects.contains_key(&format!("refs/remotes/origin/{name}")));
         let default = default.or_else(|| usual.map(str::to_owned));
         Ok(Self { head, branch, objects, default })
     }
@@ -159,7 +164,9 @@ async fn export(git: &Git, refs: &Refs) -> Result<Option<String>, GitError> {
         return Ok(Some(upstream.clone()));
     }
     match &refs.default {
-        Some(default) => git.ask(["rev-parse", "--quiet", "--verify", &format!("refs/remotes/origin/{default}^{{commit}}")]).await,
+        Some(default) => {
+            git.ask(["rev-parse", "--quiet", "--verify", &format!("refs/remotes/origin/{default}^{{commit}}")]).await
+        }
         None => Ok(None),
     }
 }

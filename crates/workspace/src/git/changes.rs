@@ -1,9 +1,6 @@
 //! Which files differ from a base, in the working tree or in one commit.
 
-use std::{
-    collections::BTreeMap,
-    path::Path,
-};
+use std::{collections::BTreeMap, path::Path};
 
 use openhands_protocol::git::{GitChange, GitChangeStatus};
 
@@ -20,7 +17,17 @@ const MAX_NESTED: usize = 100;
 pub(super) async fn in_tree(git: Git, reference: Option<&str>) -> Result<Vec<GitChange>, GitError> {
     let git = git.without_own_filters().await?;
     let base = base::resolve(&git, reference, Purpose::Display).await?;
-    let compare = ["diff", "--name-status", "-z", "--relative", "--no-renames", "--no-ext-diff", "--no-textconv", base.object(), "--"];
+    let compare = [
+        "diff",
+        "--name-status",
+        "-z",
+        "--relative",
+        "--no-renames",
+        "--no-ext-diff",
+        "--no-textconv",
+        base.object(),
+        "--",
+    ];
     let tracked = git.run_within(compare, SLOW, LISTING_BYTES).await?;
     let mut changes = parse(&tracked);
     let untracked = git.run_within(["ls-files", "--others", "--exclude-standard", "-z"], SLOW, LISTING_BYTES).await?;
@@ -40,7 +47,8 @@ pub(super) async fn of_commit(git: &Git, commit: &str) -> Result<Vec<GitChange>,
         Err(GitError::UnknownRevision(_)) => base::empty_tree(git).await?.object().to_owned(),
         Err(error) => return Err(error),
     };
-    let compare = ["diff", "--name-status", "-z", "--no-renames", "--no-ext-diff", "--no-textconv", &parent, &sha, "--"];
+    let compare =
+        ["diff", "--name-status", "-z", "--no-renames", "--no-ext-diff", "--no-textconv", &parent, &sha, "--"];
     Ok(list(parse(&git.run_within(compare, SLOW, LISTING_BYTES).await?)))
 }
 

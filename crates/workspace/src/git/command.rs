@@ -71,11 +71,6 @@ impl Git {
         Self { directory: directory.to_owned(), environment, settings }
     }
 
-    /// The directory it asks from.
-    pub(super) fn directory(&self) -> &Path {
-        &self.directory
-    }
-
     /// Adds a variable.
     pub(super) fn variable(&mut self, name: &str, value: impl AsRef<OsStr>) {
         self.environment.insert(name.into(), value.as_ref().to_owned());
@@ -87,7 +82,14 @@ impl Git {
     /// # Errors
     /// When git cannot be run.
     pub(super) async fn without_own_filters(mut self) -> Result<Self, GitError> {
-        let question = ["config", "--show-scope", "-z", "--name-only", "--get-regexp", r"^filter\..*\.(clean|smudge|process|required)$"];
+        let question = [
+            "config",
+            "--show-scope",
+            "-z",
+            "--name-only",
+            "--get-regexp",
+            r"^filter\..*\.(clean|smudge|process|required)$",
+        ];
         // Exit code 1: there are none.
         let listing = match self.run(question).await {
             Ok(listing) => listing,
@@ -110,7 +112,10 @@ impl Git {
     ///
     /// # Errors
     /// When it fails, takes too long or answers too much.
-    pub(super) async fn run<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Result<Vec<u8>, GitError> {
+    pub(super) async fn run<A: AsRef<OsStr>>(
+        &self,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Result<Vec<u8>, GitError> {
         self.run_within(arguments, QUICK, LISTING_BYTES).await
     }
 
@@ -118,7 +123,10 @@ impl Git {
     ///
     /// # Errors
     /// As [`Self::run`].
-    pub(super) async fn line<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Result<String, GitError> {
+    pub(super) async fn line<A: AsRef<OsStr>>(
+        &self,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Result<String, GitError> {
         Ok(String::from_utf8_lossy(&self.run(arguments).await?).trim().to_owned())
     }
 
@@ -177,7 +185,9 @@ impl Git {
             }
         };
         // Dropping the process on any error kills whatever it started.
-        tokio::time::timeout(time, work).await.unwrap_or_else(|_| Err(GitError::Timeout { command: name, seconds: time.as_secs() }))
+        tokio::time::timeout(time, work)
+            .await
+            .unwrap_or_else(|_| Err(GitError::Timeout { command: name, seconds: time.as_secs() }))
     }
 
     fn start(&self, arguments: Vec<OsString>) -> Result<SessionProcess, GitError> {

@@ -66,7 +66,8 @@ impl GitReader {
         let add = ["add", "-A", "--", "."].into_iter().chain(delta.pathspecs.iter().map(String::as_str));
         git.run_within(add, SLOW, super::command::LISTING_BYTES).await?;
         let compare = ["diff", "--binary", "--cached", "--no-ext-diff", "--no-textconv", base.object(), "--", "."];
-        git.stream(compare.into_iter().chain(delta.pathspecs.iter().map(String::as_str)), SLOW, delta.limit, to).await?;
+        git.stream(compare.into_iter().chain(delta.pathspecs.iter().map(String::as_str)), SLOW, delta.limit, to)
+            .await?;
         Ok(match base {
             Base::Commit(name) => Some(name),
             Base::EmptyTree(_) => None,

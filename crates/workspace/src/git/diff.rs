@@ -54,7 +54,11 @@ fn resolve(path: &Path) -> PathBuf {
 }
 
 /// The working tree's text and the one at `reference`.
-pub(super) async fn of_tree(path: &Path, reference: Option<&str>, tools: &ToolEnvironment) -> Result<GitDiff, GitError> {
+pub(super) async fn of_tree(
+    path: &Path,
+    reference: Option<&str>,
+    tools: &ToolEnvironment,
+) -> Result<GitDiff, GitError> {
     let (file, modified) = blocking(path, examine).await?;
     let git = Git::at(&file.root, tools).without_own_filters().await?;
     let base = base::resolve(&git, reference, Purpose::Display).await?;

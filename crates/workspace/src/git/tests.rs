@@ -131,7 +131,10 @@ async fn repositories_below_are_listed_with_their_directory() {
     std::fs::create_dir(&inside).unwrap();
     git_at(&inside, &["init", "-q"]);
     std::fs::write(inside.join("file.txt"), "x\n").unwrap();
-    assert_eq!(plain(GitReader::default().changes(bare.path(), None).await.unwrap()), paths(&[(Added, "repo/file.txt")]));
+    assert_eq!(
+        plain(GitReader::default().changes(bare.path(), None).await.unwrap()),
+        paths(&[(Added, "repo/file.txt")])
+    );
 }
 
 #[tokio::test]
@@ -183,7 +186,8 @@ async fn large_files_are_refused_on_both_sides() {
     let large = vec![b'x'; usize::try_from(MAX_DIFF_BYTES).unwrap() + 1];
     repository.write("large", &large);
     repository.write("fits", &large[1..]);
-    let refused = |result: Result<_, GitError>| matches!(result, Err(GitError::Path(text)) if text.contains("too large"));
+    let refused =
+        |result: Result<_, GitError>| matches!(result, Err(GitError::Path(text)) if text.contains("too large"));
     assert!(refused(repository.diff("large", None).await));
     repository.commit("large");
     repository.write("large", "small");
@@ -206,7 +210,11 @@ async fn commits_are_listed_newest_first_with_their_changes() {
     let reader = GitReader::default();
     let page = reader.commits(repository.path(), 2).await.unwrap();
     assert!(page.has_more);
-    let seen: Vec<_> = page.commits.iter().map(|commit| (commit.sha.as_str(), commit.subject.as_str(), commit.author.as_str())).collect();
+    let seen: Vec<_> = page
+        .commits
+        .iter()
+        .map(|commit| (commit.sha.as_str(), commit.subject.as_str(), commit.author.as_str()))
+        .collect();
     assert_eq!(seen, [(third.as_str(), "third", "Ada"), (second.as_str(), "second", "Ada")]);
     assert!(page.commits.iter().all(|commit| commit.sha.starts_with(&commit.short_sha)));
     assert!(page.commits[0].timestamp.parse::<jiff::Timestamp>().is_ok());
@@ -214,12 +222,18 @@ async fn commits_are_listed_newest_first_with_their_changes() {
     assert_eq!((all.has_more, all.commits[2].subject.as_str()), (false, "first \u{1f} one"));
 
     assert_eq!(plain(reader.commit_changes(repository.path(), &first).await.unwrap()), paths(&[(Added, "a")]));
-    assert_eq!(plain(reader.commit_changes(repository.path(), &second[..8]).await.unwrap()), paths(&[(Updated, "a"), (Added, "b")]));
+    assert_eq!(
+        plain(reader.commit_changes(repository.path(), &second[..8]).await.unwrap()),
+        paths(&[(Updated, "a"), (Added, "b")])
+    );
     assert_eq!(plain(reader.commit_changes(repository.path(), &third).await.unwrap()), paths(&[(Deleted, "b")]));
     assert!(matches!(reader.commit_changes(repository.path(), "abcd").await, Err(GitError::UnknownRevision(_))));
 
     let b = repository.path().join("b");
-    let texts = |original: &str, modified: &str| GitDiff { original: Some(original.to_owned()), modified: Some(modified.to_owned()) };
+    let texts = |original: &str, modified: &str| GitDiff {
+        original: Some(original.to_owned()),
+        modified: Some(modified.to_owned()),
+    };
     assert_eq!(reader.commit_diff(&b, &second).await.unwrap(), texts("", "1"));
     assert_eq!(reader.commit_diff(&b, &third).await.unwrap(), texts("1", ""));
     assert_eq!(reader.commit_diff(&repository.path().join("a"), &first).await.unwrap(), texts("", "1"));
@@ -278,7 +292,10 @@ async fn unmerged_and_retyped_files_are_updates() {
     repository.git(&["checkout", "-q", "main"]);
     repository.write("a", "3\n");
     repository.commit("main");
-    let merge = Command::new("git").args(["-c", "user.name=A", "-c", "user.email=a@b", "merge", "-q", "other"]).current_dir(repository.path()).output();
+    let merge = Command::new("git")
+        .args(["-c", "user.name=A", "-c", "user.email=a@b", "merge", "-q", "other"])
+        .current_dir(repository.path())
+        .output();
     assert!(!merge.unwrap().status.success());
     repository.remove("link");
     std::os::unix::fs::symlink("a", repository.path().join("link")).unwrap();
@@ -354,7 +371,10 @@ async fn a_delta_leaves_the_repository_as_it_was_and_applies_elsewhere() {
     std::fs::write(other.path().join("../").join(format!("{base}.patch")), &patch).unwrap();
     other.git(&["apply", &format!("../{base}.patch")]);
     std::fs::remove_file(other.path().join("../").join(format!("{base}.patch"))).unwrap();
-    assert_eq!(other.changes(Some("HEAD")).await, paths(&[(Deleted, "gone.txt"), (Updated, "kept.txt"), (Added, "new.bin")]));
+    assert_eq!(
+        other.changes(Some("HEAD")).await,
+        paths(&[(Deleted, "gone.txt"), (Updated, "kept.txt"), (Added, "new.bin")])
+    );
 
     let delta = Delta { directory: repository.path(), base: None, pathspecs: &[], limit: 10 };
     assert!(matches!(GitReader::default().delta(delta, &mut Vec::new()).await, Err(GitError::TooLarge { .. })));
@@ -377,9 +397,13 @@ async fn a_huge_answer_and_a_slow_git_are_cut_off() {
     repository.write("a", "0123456789");
     repository.commit("a");
     let git = Git::at(repository.path(), &ToolEnvironment::default());
-    let error = git.run_within(["cat-file", "blob", "HEAD:a"], std::time::Duration::from_secs(10), 9).await.unwrap_err();
+    let error =
+        git.run_within(["cat-file", "blob", "HEAD:a"], std::time::Duration::from_secs(10), 9).await.unwrap_err();
     assert!(matches!(error, GitError::TooLarge { limit: 9, .. }), "{error}");
-    let error = git.run_within(["-c", "alias.nap=!sleep 300", "nap"], std::time::Duration::from_millis(200), 9).await.unwrap_err();
+    let error = git
+        .run_within(["-c", "alias.nap=!sleep 300", "nap"], std::time::Duration::from_millis(200), 9)
+        .await
+        .unwrap_err();
     assert!(matches!(error, GitError::Timeout { .. }), "{error}");
 }
 
