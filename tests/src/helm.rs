@@ -10,6 +10,9 @@ use anyhow::{Result, bail};
 
 use crate::{command, tier};
 
+/// The oldest Kubernetes that the chart supports. A helm built from source does not know which one it renders for.
+pub const KUBERNETES: &str = "1.34.0";
+
 /// The folder of the chart.
 #[must_use]
 pub fn chart() -> PathBuf {

@@ -32,7 +32,7 @@ pub struct Operator {
 /// Renders the chart with settings and hands back all its objects.
 async fn render(home: &Path, settings: &[String]) -> Result<Vec<Value>> {
     let chart = helm::chart().display().to_string();
-    let mut arguments = vec!["template", "openhands-operator", &chart, "--namespace", NAMESPACE];
+    let mut arguments = vec!["template", "openhands-operator", &chart, "--namespace", NAMESPACE, "--kube-version", helm::KUBERNETES];
     for setting in settings {
         arguments.extend(["--set", setting]);
     }
