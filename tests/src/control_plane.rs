@@ -149,10 +149,11 @@ impl ControlPlane {
 
     fn write_configuration(&self) -> Result<()> {
         self.write_kubeconfig("admin", &self.kubeconfig())?;
-        // Every write once, when it is answered; reads and the leases of the control plane are of no interest.
+        // Every write once, when it is answered, and all that a service account asks; an administrator's reads are of no interest.
         let policy = serde_json::json!({
             "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived", "ResponseStarted"],
             "rules": [
+                {"level": "Metadata", "userGroups": ["system:serviceaccounts"]},
                 {"level": "None", "verbs": ["get", "list", "watch"]},
                 {"level": "Metadata"},
             ],

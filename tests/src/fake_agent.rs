@@ -256,3 +256,42 @@ async fn conversation(State(shared): State<Arc<Shared>>, headers: HeaderMap, Pat
         life.conversations.get(&id).map_or_else(|| refuse(StatusCode::NOT_FOUND, "Not Found"), |info| Json(info.clone()).into_response())
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+    use crate::http;
+
+    #[tokio::test]
+    async fn it_is_as_strict_as_a_server() {
+        let digest = hex::encode(Sha256::digest("key"));
+        let agent = Agent::start(Ipv4Addr::new(127, 99, 0, 1), "pod", &digest).await.unwrap();
+        let url = "http://127.99.0.1:8000";
+        let call = async |method: &str, path: &str, headers: &[(&str, &str)], body: Value| {
+            let mut all = vec![("Content-Type", "application/json")];
+            all.extend(headers);
+            http::request(method, &format!("{url}{path}"), &all, &body.to_string()).await.unwrap()
+        };
+        let start = json!({"conversation_id": "c", "initial_message": {"content": []}});
+        assert_eq!(call("POST", "/api/conversations", &[], start.clone()).await.status, 503);
+        let proof = call("GET", "/api/init?nonce=n", &[], Value::Null).await.body;
+        let proof: Value = serde_json::from_str(&proof).unwrap();
+        assert_eq!((proof["state"].as_str(), proof["pod_uid"].as_str()), (Some("dormant"), Some("pod")));
+        // Computed once with another tool: HMAC-SHA-256 keyed by SHA-256("key") over "pod\nn".
+        assert_eq!(proof["proof"], "eb72b510d3820896115a3af2e02ca4756a556e0fec9e02b5d8480e2afc4f93b8");
+        let init = json!({"session_api_keys": ["s"]});
+        assert_eq!(call("POST", "/api/init", &[("X-Init-API-Key", "other")], init.clone()).await.status, 401);
+        assert_eq!(call("POST", "/api/init", &[("X-Init-API-Key", "key")], init.clone()).await.status, 200);
+        assert_eq!(call("POST", "/api/init", &[("X-Init-API-Key", "key")], init).await.status, 400);
+        assert_eq!(call("POST", "/api/conversations", &[], start.clone()).await.status, 401);
+        let key = [("X-Session-API-Key", "s")];
+        assert_eq!(call("POST", "/api/conversations", &key, start.clone()).await.status, 201);
+        assert_eq!(call("POST", "/api/conversations", &key, start).await.status, 200);
+        assert_eq!(call("GET", "/api/conversations/c", &key, Value::Null).await.status, 200);
+        let memory = agent.memory();
+        assert_eq!((memory.inits.len(), memory.refused, memory.proofs), (1, 2, 1));
+        assert_eq!(memory.starts["c"].len(), 2);
+    }
+}

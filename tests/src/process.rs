@@ -137,3 +137,35 @@ impl Drop for Process {
         self.kill();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_ends_with_its_handle_and_its_words_are_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = ["-c", "echo started; exec sleep 600"];
+        let process = Process::start("child", folder.path(), Path::new("sh"), script, &[]).unwrap();
+        let id = process.id();
+        let start = Instant::now();
+        while !process.said().contains("started") && start.elapsed() < Duration::from_secs(10) {
+            std::thread::park_timeout(Duration::from_millis(5));
+        }
+        assert!(process.runs(), "{}", process.said());
+        assert_eq!(process.said(), "--- child\nstarted\n");
+        drop(process);
+        assert!(!Path::new(&format!("/proc/{id}")).exists(), "process {id} is still there");
+    }
+
+    #[test]
+    fn a_child_that_ended_by_itself_does_not_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let process = Process::start("brief", folder.path(), Path::new("true"), [""; 0], &[]).unwrap();
+        let start = Instant::now();
+        while process.runs() && start.elapsed() < Duration::from_secs(10) {
+            std::thread::park_timeout(Duration::from_millis(5));
+        }
+        assert!(!process.runs());
+    }
+}

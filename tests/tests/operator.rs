@@ -109,17 +109,32 @@ impl Stage {
         starts
     }
 
-    /// The operator's own writes so far, as the API server saw them: `verb resource`, leases and events left out.
-    fn writes(&self) -> Result<Vec<String>> {
+    /// What the operator asked of the API server so far: `verb resource`, and the answer's code.
+    fn asked(&self) -> Result<Vec<(String, i64)>> {
         let user = format!("system:serviceaccount:{NAMESPACE}:openhands-operator");
-        let mut writes = Vec::new();
-        for line in self.plane.audit()? {
-            let resource = [text(&line, "/objectRef/resource"), text(&line, "/objectRef/subresource")].join("/");
-            if text(&line, "/user/username") == user && !resource.starts_with("leases") && !resource.starts_with("events") {
-                writes.push(format!("{} {}", text(&line, "/verb"), resource.trim_end_matches('/')));
-            }
+        let mut asked = Vec::new();
+        for line in self.plane.audit()?.iter().filter(|line| text(line, "/user/username") == user) {
+            let resource = [text(line, "/objectRef/resource"), text(line, "/objectRef/subresource")].join("/");
+            let code = line.pointer("/responseStatus/code").and_then(Value::as_i64).unwrap_or_default();
+            asked.push((format!("{} {}", text(line, "/verb"), resource.trim_end_matches('/')), code));
         }
-        Ok(writes)
+        Ok(asked)
+    }
+
+    /// Its writes so far, leases left out.
+    fn writes(&self) -> Result<Vec<String>> {
+        let reads = ["get ", "list ", "watch "];
+        let asked = self.asked()?.into_iter().map(|(what, _)| what);
+        Ok(asked.filter(|what| !what.ends_with(" leases") && !reads.iter().any(|read| what.starts_with(read))).collect())
+    }
+}
+
+impl Drop for Stage {
+    /// The chart's roles must allow whatever the operator does.
+    fn drop(&mut self) {
+        let asked = self.asked().unwrap_or_default();
+        let forbidden: BTreeSet<String> = asked.into_iter().filter(|(_, code)| *code == 403).map(|(what, _)| what).collect();
+        assert!(forbidden.is_empty() || std::thread::panicking(), "the chart's roles forbid what the operator does: {forbidden:?}");
     }
 }
 
