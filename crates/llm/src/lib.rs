@@ -1,13 +1,24 @@
 //! A neutral request becomes a provider's call, its stream a neutral turn.
 //!
-//! Knows nothing of conversations, tools' code or disks. One trait, [`LlmClient`], stands in front of every provider.
+//! Knows nothing of conversations, tools' code or disks. One trait, [`LlmClient`], stands in front of every provider;
+//! [`client_for`] makes a client from a model's configuration. An adapter is a folder of small files (request, response, stream,
+//! error); differences between providers and models are rows of the tables in `providers` and `models`.
 
 pub mod client;
 pub mod error;
+mod factory;
+mod http;
+mod models;
+mod openai;
+mod pricing;
+mod providers;
 pub mod request;
 pub mod response;
+mod retry;
 
 pub use client::{DeltaSink, LlmClient};
 pub use error::LlmError;
+pub use factory::{Environment, client_for};
+pub use http::{HttpSetupError, http_client};
 pub use request::{LlmRequest, OfferedTool};
 pub use response::{Delta, LlmResponse};
