@@ -53,6 +53,7 @@ impl Cluster {
         let all = [
             "upgrade", "--install", "openhands-operator", &chart, "--namespace", SYSTEM, "--create-namespace", "--wait", "--timeout=120s",
             "--set", "image.tag=dev", "--set", "leaderElection.leaseDurationSeconds=5",
+            "--set", &format!("sandbox.networkPolicy.namespaces={{{AGENTS}}}"),
         ];
         self.helm(&all).await.map(|_| ())
     }
@@ -301,8 +302,8 @@ async fn operator_killed(cluster: &Cluster) -> Result<()> {
 
 /// Where an engine enforces NetworkPolicies: a sandbox reaches neither another sandbox nor the API server.
 async fn sandboxes_cannot_reach_each_other(cluster: &Cluster) -> Result<()> {
-    let policies = cluster.agents.list("NetworkPolicy", "app.kubernetes.io/managed-by=openhands-operator").await?;
-    ensure!(!policies.is_empty(), "the operator made no NetworkPolicy in {AGENTS}");
+    let policies = cluster.agents.list("NetworkPolicy", "app.kubernetes.io/name=openhands-operator").await?;
+    ensure!(policies.len() == 1, "the chart made {} NetworkPolicies in {AGENTS}", policies.len());
     if env::var_os("OPENHANDS_TEST_NETWORK_POLICY").is_none_or(|value| value == "0") {
         return Ok(());
     }
