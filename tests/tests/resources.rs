@@ -284,3 +284,20 @@ async fn the_examples_are_accepted() -> Result<()> {
     assert!(seen >= 4, "{seen} examples in {}", folder.display());
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_chart_is_accepted_in_every_variant() -> Result<()> {
+    needs!(ControlPlane);
+    let (kubectl, namespace) = ready("chart").await?;
+    for name in ["openhands-system", "agents", "research", "team-a"] {
+        Namespace::create(namespace.client.clone(), name).await?;
+    }
+    for variant in ["default", "namespaced", "full", "bare"] {
+        let rendered = std::fs::read_to_string(tier::repository().join(format!("tests/golden/chart/{variant}.yaml")))?;
+        // The one kind that only a cluster with the Prometheus operator knows.
+        let known = rendered.split("\n---\n").filter(|object| !object.contains("kind: ServiceMonitor"));
+        let answer = kubectl.ask(&["create", "--dry-run=server", "-f", "-"], &known.collect::<Vec<_>>().join("\n---\n")).await?;
+        assert!(answer.success, "{variant}: {}", answer.stderr);
+    }
+    Ok(())
+}
