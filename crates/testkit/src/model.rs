@@ -192,7 +192,11 @@ fn body_of(turn: &Turn, mut bytes: Vec<u8>, open: Open) -> Body {
     });
     let end = stream::once(async move {
         match broken {
-            Some(Break::Cut) => Some(Err(io::Error::other("cut by the script"))),
+            Some(Break::Cut) => {
+                // The server would throw away what it has not written yet.
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                Some(Err(io::Error::other("cut by the script")))
+            }
             Some(Break::Stall) => std::future::pending().await,
             Some(Break::End) | None => None,
         }

@@ -91,12 +91,17 @@ fn told(error: &Value) -> Option<String> {
     if let Some(text) = error.as_str() {
         return Some(shorten(text));
     }
-    ["message", "detail", "error", "msg"].iter().find_map(|member| match error.get(*member)? {
+    let text = ["message", "detail", "error", "msg"].iter().find_map(|member| match error.get(*member)? {
         Value::String(text) if !text.is_empty() => Some(shorten(text)),
         nested @ Value::Object(_) => told(nested),
         Value::Null => None,
         other => Some(shorten(&other.to_string())),
-    })
+    })?;
+    // Some failures are told by their code alone, `insufficient_quota` above all.
+    match error.get("code").and_then(Value::as_str).filter(|code| !code.is_empty() && !text.contains(code)) {
+        Some(code) => Some(format!("{text} [{}]", shorten(code))),
+        None => Some(text),
+    }
 }
 
 fn shorten(text: &str) -> String {
@@ -176,7 +181,8 @@ mod tests {
     #[test]
     fn the_providers_words_are_found() {
         for (body, expected) in [
-            (json!({"error": {"message": "a"}}), "a"),
+            (json!({"error": {"message": "a", "code": null}}), "a"),
+            (json!({"error": {"message": "a", "code": "used_up"}}), "a [used_up]"),
             (json!({"error": "b"}), "b"),
             (json!([{"error": {"message": "c"}}]), "c"),
             (json!({"detail": "d"}), "d"),

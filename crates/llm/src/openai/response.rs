@@ -34,10 +34,10 @@ impl Assembly {
     /// A whole answer; `None` when it has no choices.
     pub(super) fn of_document(document: &Value) -> Option<Self> {
         let choice = document.get("choices")?.get(0)?;
-        let message = choice.get("message")?.as_object()?;
+        let message = choice.get("message").filter(|message| message.is_object())?;
         let mut assembly = Self::default();
         assembly.note(document, choice);
-        assembly.reasoning = reasoning(&choice["message"]);
+        assembly.reasoning = reasoning(message);
         assembly.text = text(message.get("content"));
         if assembly.text.is_empty() {
             assembly.text = text(message.get("refusal"));
