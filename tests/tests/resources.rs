@@ -277,7 +277,7 @@ async fn the_examples_are_accepted() -> Result<()> {
     for entry in std::fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
         let path = entry?.path();
         let yaml = std::fs::read_to_string(&path)?;
-        let answer = kubectl.ask(&["create", "-n", &namespace.name, "--dry-run=server", "-f", "-"], &yaml).await?;
+        let answer = kubectl.ask(&["apply", "-n", &namespace.name, "--dry-run=server", "-f", "-"], &yaml).await?;
         assert!(answer.success, "{}: {}", path.display(), answer.stderr);
         seen += 1;
     }
