@@ -12,7 +12,7 @@ mod node;
 mod pki;
 pub(crate) mod record;
 mod start;
-mod status;
+pub(crate) mod status;
 mod stop;
 pub(crate) mod target;
 

@@ -171,7 +171,9 @@ impl Cmd {
         command.stdin(if self.input.is_some() { Stdio::piped() } else { Stdio::null() });
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command.spawn().map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => anyhow!("{}: not found; install it and put it on PATH", self.program.display()),
+            std::io::ErrorKind::NotFound => {
+                anyhow!("{}: not found; install it and put it on PATH", self.program.display())
+            }
             _ => anyhow!(error).context(self.to_string()),
         })
     }
@@ -250,7 +252,10 @@ impl Reader {
 /// Where a program lies on PATH, when it does.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]).map(|dir| dir.join(program)).find(|p| p.is_file())
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin".into(), "/sbin".into()])
+        .map(|dir| dir.join(program))
+        .find(|p| p.is_file())
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@ use anyhow::{Context, Result};
 
 /// The root of the checkout.
 pub(crate) fn repository() -> PathBuf {
-    let crate_folder = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    let crate_folder =
+        std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     crate_folder.ancestors().nth(2).map_or(crate_folder.clone(), Path::to_owned)
 }
 
@@ -55,7 +56,8 @@ pub(crate) fn made(folder: PathBuf) -> Result<PathBuf> {
 /// The lock file cannot be opened or locked.
 pub(crate) fn lock(name: &str) -> Result<std::fs::File> {
     let path = made(cache()?.join("locks"))?.join(name);
-    let file = std::fs::File::options().create(true).append(true).open(&path).with_context(|| path.display().to_string())?;
+    let file =
+        std::fs::File::options().create(true).append(true).open(&path).with_context(|| path.display().to_string())?;
     if file.try_lock().is_err() {
         crate::say::line(format!("  ...   waiting for another run that holds {}", path.display()));
         file.lock()?;

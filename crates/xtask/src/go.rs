@@ -16,10 +16,24 @@ pub(crate) const KUBERNETES: &str = "1.34.4";
 const KUBERNETES_NAMES: &[&str] =
     &["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubectl"];
 
-const KUBE: Tool =
-    Tool { name: "kubernetes", version: KUBERNETES, source: Source::Kubernetes(include_str!("go/sources/kubernetes.go")), names: KUBERNETES_NAMES };
-const ETCD: Tool = Tool { name: "etcd", version: "3.6.16", source: Source::Module { module: "go.etcd.io/etcd/server/v3", package: "" }, names: &[] };
-const HELM: Tool = Tool { name: "helm", version: "3.22.0", source: Source::Module { module: "helm.sh/helm/v3", package: "/cmd/helm" }, names: &[] };
+const KUBE: Tool = Tool {
+    name: "kubernetes",
+    version: KUBERNETES,
+    source: Source::Kubernetes(include_str!("go/sources/kubernetes.go")),
+    names: KUBERNETES_NAMES,
+};
+const ETCD: Tool = Tool {
+    name: "etcd",
+    version: "3.6.16",
+    source: Source::Module { module: "go.etcd.io/etcd/server/v3", package: "" },
+    names: &[],
+};
+const HELM: Tool = Tool {
+    name: "helm",
+    version: "3.22.0",
+    source: Source::Module { module: "helm.sh/helm/v3", package: "/cmd/helm" },
+    names: &[],
+};
 const KUBE_ROUTER: Tool = Tool {
     name: "kube-router",
     version: "2.1.0",
@@ -32,9 +46,6 @@ const COREDNS: Tool = Tool {
     source: Source::Main { module: "github.com/coredns/coredns", text: include_str!("go/sources/coredns.go") },
     names: &[],
 };
-const KWOK: Tool =
-    Tool { name: "kwok", version: "0.8.0", source: Source::Module { module: "sigs.k8s.io/kwok", package: "/cmd/kwok" }, names: &[] };
-
 /// What the cluster and the tests call, in the order in which they are built.
 const CLUSTER: &[&Tool] = &[&KUBE, &ETCD, &HELM, &KUBE_ROUTER, &COREDNS];
 
@@ -59,15 +70,6 @@ pub(crate) fn programs() -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// KWOK, which plays nodes and pods for load tests.
-///
-/// # Errors
-/// As [`programs`].
-pub(crate) fn kwok() -> Result<PathBuf> {
-    let _lock = folders::lock("go-programs")?;
-    KWOK.ensure()
-}
-
 /// A Go program whose source lies in `folder`, built into the cache under `name`; rebuilt by Go only when it changed.
 ///
 /// # Errors
@@ -76,7 +78,11 @@ pub(crate) fn local(name: &str, folder: &Path) -> Result<PathBuf> {
     tool::check_go()?;
     let out = folders::made(folders::cache()?.join("local"))?.join(name);
     crate::say::step(&format!("build {name}"), || {
-        tool::build_command(folder, &out, "", "readonly").arg(".").run().map(|_| ()).with_context(|| format!("cannot build {name}"))
+        tool::build_command(folder, &out, "", "readonly")
+            .arg(".")
+            .run()
+            .map(|_| ())
+            .with_context(|| format!("cannot build {name}"))
     })?;
     Ok(out)
 }

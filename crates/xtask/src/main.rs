@@ -1,13 +1,18 @@
 //! The front door of the repository: `cargo xtask <command>`. It depends on none of our crates, so that it compiles in
 //! seconds; what is generated comes from the binaries themselves.
 
+mod bench;
 mod cluster;
 mod command;
+mod demo;
+mod edges;
 mod folders;
+mod generate;
 mod go;
 mod image;
 mod packages;
 mod say;
+mod test;
 mod wait;
 
 use std::process::ExitCode;
@@ -27,6 +32,12 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// From nothing to an agent's finished work in a pod, told step by step
+    Demo(demo::Options),
+    /// Every check: format, lints, unit tests, control plane, real cluster, Python SDK
+    Test(test::Options),
+    /// The quick checks: format, lints, edges, generated files, unit tests, documentation, dependencies
+    Ci,
     /// A real Kubernetes on this machine, without Docker and without a registry
     #[command(subcommand)]
     Cluster(cluster::Command),
@@ -42,6 +53,17 @@ enum Command {
         #[arg(long, conflicts_with = "cluster")]
         context: Option<String>,
     },
+    /// Writes the files that our binaries generate
+    Generate {
+        /// Only compare, and fail when a file differs
+        #[arg(long)]
+        check: bool,
+    },
+    /// Checks the dependencies between crates against docs/ARCHITECTURE.md
+    Edges,
+    /// Measures, beside the peers where there are some
+    #[command(subcommand)]
+    Bench(bench::Command),
 }
 
 fn main() -> ExitCode {
@@ -56,12 +78,20 @@ fn main() -> ExitCode {
 
 fn run(command: &Command) -> Result<()> {
     match command {
+        Command::Demo(options) => demo::run(options),
+        Command::Test(options) => test::run(options),
+        Command::Ci => test::quick(),
+        Command::Generate { check } => generate::run(*check),
+        Command::Edges => edges::check(),
+        Command::Bench(command) => bench::run(command),
         Command::Cluster(command) => cluster::run(command),
         Command::Images { profile, cluster, context } => {
             let images = image::build::all(*profile)?;
             match (cluster, context) {
                 (Some(name), _) => image::deliver::to(&cluster::target::existing(name)?, &images),
-                (None, Some(context)) => image::deliver::to(&cluster::target::Target::Context(context.clone()), &images),
+                (None, Some(context)) => {
+                    image::deliver::to(&cluster::target::Target::Context(context.clone()), &images)
+                }
                 (None, None) => {
                     image::deliver::tell(&images);
                     Ok(())

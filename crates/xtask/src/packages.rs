@@ -31,8 +31,11 @@ pub(crate) const CLUSTER: &[Need] = &[
 ];
 
 /// What images need.
-pub(crate) const IMAGES: &[Need] =
-    &[("mmdebstrap", "mmdebstrap"), ("/usr/share/keyrings/debian-archive-keyring.gpg", "debian-archive-keyring"), ("cc", "gcc")];
+pub(crate) const IMAGES: &[Need] = &[
+    ("mmdebstrap", "mmdebstrap"),
+    ("/usr/share/keyrings/debian-archive-keyring.gpg", "debian-archive-keyring"),
+    ("cc", "gcc"),
+];
 
 /// What the tests need on top.
 pub(crate) const TESTS: &[Need] = &[("git", "git"), ("tmux", "tmux"), ("bash", "bash"), ("cc", "gcc")];
@@ -52,7 +55,10 @@ pub(crate) fn ensure(needs: &[Need]) -> Result<()> {
     let list = packages.join(" ");
     let programs: Vec<&str> = absent.iter().map(|need| need.0).collect();
     if find("apt-get").is_none() {
-        bail!("missing: {}. Install them with your package manager (the Debian packages are: {list})", programs.join(", "));
+        bail!(
+            "missing: {}. Install them with your package manager (the Debian packages are: {list})",
+            programs.join(", ")
+        );
     }
     if !rustix::process::geteuid().is_root() {
         bail!("missing: {}. Install them: sudo apt-get install --no-install-recommends {list}", programs.join(", "));
@@ -114,6 +120,9 @@ mod tests {
     #[test]
     fn names_what_is_missing() {
         assert_eq!(missing(&[("sh", "dash"), ("no-such-program", "nothing")]), [("no-such-program", "nothing")]);
-        assert_eq!(missing(&[("/etc/passwd", "base-files"), ("/no/such/file", "nothing")]), [("/no/such/file", "nothing")]);
+        assert_eq!(
+            missing(&[("/etc/passwd", "base-files"), ("/no/such/file", "nothing")]),
+            [("/no/such/file", "nothing")]
+        );
     }
 }

@@ -1,6 +1,10 @@
 //! What a person sees: lines and timed steps, all on standard error. Standard output is left to results that another
 //! program may read. Knows nothing of what the steps do.
-#![expect(clippy::print_stderr, clippy::print_stdout, reason = "the one place of this program that writes to the terminal")]
+#![expect(
+    clippy::print_stderr,
+    clippy::print_stdout,
+    reason = "the one place of this program that writes to the terminal"
+)]
 
 use std::fmt::Display;
 use std::io::IsTerminal;
@@ -44,7 +48,11 @@ pub(crate) fn step<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T>
 /// A duration as a person reads it: `0.4 s`, `12.3 s`, `3 min 05 s`.
 pub(crate) fn seconds(duration: Duration) -> String {
     let whole = duration.as_secs();
-    if whole >= 120 { format!("{} min {:02} s", whole / 60, whole % 60) } else { format!("{:.1} s", duration.as_secs_f64()) }
+    if whole >= 120 {
+        format!("{} min {:02} s", whole / 60, whole % 60)
+    } else {
+        format!("{:.1} s", duration.as_secs_f64())
+    }
 }
 
 /// A spinner on a terminal, a line now and then elsewhere.

@@ -79,9 +79,15 @@ mod tests {
     #[test]
     fn addresses_of_the_first_and_the_last_slot() {
         let first = Addresses(0);
-        assert_eq!((first.link().as_str(), first.pods().as_str(), first.services().as_str()), ("10.210.0.0/30", "10.211.0.0/21", "10.212.0.0/21"));
+        assert_eq!(
+            (first.link().as_str(), first.pods().as_str(), first.services().as_str()),
+            ("10.210.0.0/30", "10.211.0.0/21", "10.212.0.0/21")
+        );
         let last = Addresses(SLOTS - 1);
-        assert_eq!((last.node().as_str(), last.pods().as_str(), last.dns_service().as_str()), ("10.210.31.2", "10.211.248.0/21", "10.212.248.10"));
+        assert_eq!(
+            (last.node().as_str(), last.pods().as_str(), last.dns_service().as_str()),
+            ("10.210.31.2", "10.211.248.0/21", "10.212.248.10")
+        );
         assert!(last.interface().len() <= 15, "the kernel's limit for interface names");
     }
 }

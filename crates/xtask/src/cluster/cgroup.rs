@@ -78,5 +78,9 @@ fn hierarchies() -> Vec<PathBuf> {
         return vec![root];
     }
     let entries = std::fs::read_dir(&root).map(|entries| entries.flatten().collect::<Vec<_>>()).unwrap_or_default();
-    entries.into_iter().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()).collect()
+    entries
+        .into_iter()
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .map(|entry| entry.path())
+        .collect()
 }

@@ -90,7 +90,12 @@ fn containerd(folder: &Path) -> Component {
     Component {
         name: "containerd",
         program: crate::command::find("containerd").unwrap_or_else(|| "/usr/bin/containerd".into()),
-        arguments: vec!["--config".into(), folder.join("containerd.toml").display().to_string(), "--log-level".into(), "warn".into()],
+        arguments: vec![
+            "--config".into(),
+            folder.join("containerd.toml").display().to_string(),
+            "--log-level".into(),
+            "warn".into(),
+        ],
     }
 }
 
@@ -130,7 +135,11 @@ fn scheduler(programs: &Path, folder: &Path) -> Component {
     Component {
         name: "kube-scheduler",
         program: programs.join("kube-scheduler"),
-        arguments: vec![kubeconfig(folder, "scheduler"), "--leader-elect=false".into(), "--bind-address=127.0.0.1".into()],
+        arguments: vec![
+            kubeconfig(folder, "scheduler"),
+            "--leader-elect=false".into(),
+            "--bind-address=127.0.0.1".into(),
+        ],
     }
 }
 

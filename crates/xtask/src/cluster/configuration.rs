@@ -130,6 +130,9 @@ mod tests {
     #[test]
     fn every_file_of_containerd_lies_in_the_state_folder() {
         let text = containerd(Path::new("/state/dev"));
-        assert!(text.contains(r#"root = "/state/dev/containerd""#) && text.contains(r#"path = "/state/dev/opt""#), "{text}");
+        assert!(
+            text.contains(r#"root = "/state/dev/containerd""#) && text.contains(r#"path = "/state/dev/opt""#),
+            "{text}"
+        );
     }
 }

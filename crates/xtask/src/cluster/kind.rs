@@ -15,7 +15,11 @@ pub(crate) fn usable() -> bool {
 
 /// Whether kind has a cluster called `name`.
 pub(crate) fn exists(name: &str) -> bool {
-    usable() && Cmd::new("kind").args(["get", "clusters"]).run().is_ok_and(|text| text.lines().any(|line| line.trim() == name))
+    usable()
+        && Cmd::new("kind")
+            .args(["get", "clusters"])
+            .run()
+            .is_ok_and(|text| text.lines().any(|line| line.trim() == name))
 }
 
 /// Starts it when it is absent.
@@ -28,7 +32,10 @@ pub(crate) fn up(name: &str) -> Result<Target> {
     }
     if !exists(name) {
         say::step(&format!("kind creates cluster {name}"), || {
-            Cmd::new("kind").args(["create", "cluster", "--wait", "120s", "--name", name]).limit(Duration::from_secs(900)).run()
+            Cmd::new("kind")
+                .args(["create", "cluster", "--wait", "120s", "--name", name])
+                .limit(Duration::from_secs(900))
+                .run()
         })?;
     }
     target(name)
@@ -39,7 +46,8 @@ pub(crate) fn up(name: &str) -> Result<Target> {
 /// # Errors
 /// kind does not know it.
 pub(crate) fn target(name: &str) -> Result<Target> {
-    let text = Cmd::new("kind").args(["get", "kubeconfig", "--name", name]).run().context("kind does not know the cluster")?;
+    let text =
+        Cmd::new("kind").args(["get", "kubeconfig", "--name", name]).run().context("kind does not know the cluster")?;
     let kubeconfig = folders::made(folders::cache()?.join("kind"))?.join(format!("{name}.kubeconfig"));
     std::fs::write(&kubeconfig, text)?;
     Ok(Target::Kind { name: name.to_owned(), kubeconfig })
@@ -50,7 +58,9 @@ pub(crate) fn target(name: &str) -> Result<Target> {
 /// # Errors
 /// kind failed.
 pub(crate) fn down(name: &str) -> Result<()> {
-    say::step(&format!("kind deletes cluster {name}"), || Cmd::new("kind").args(["delete", "cluster", "--name", name]).run())?;
+    say::step(&format!("kind deletes cluster {name}"), || {
+        Cmd::new("kind").args(["delete", "cluster", "--name", name]).run()
+    })?;
     let _ = std::fs::remove_file(folders::cache()?.join("kind").join(format!("{name}.kubeconfig")));
     Ok(())
 }

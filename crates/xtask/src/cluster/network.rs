@@ -24,7 +24,22 @@ pub(crate) fn connect(node: &Node, addresses: Addresses) -> Result<()> {
     let within = |arguments: &[&str]| node.inside().arg("ip").args(arguments).run();
     // A remnant of a node that died with the machine's memory of it.
     let _ = Cmd::new("ip").args(["link", "del", &outside]).outcome();
-    ip(&["link", "add", &outside, "mtu", MTU, "type", "veth", "peer", "name", "uplink", "mtu", MTU, "netns", &node.pid.to_string()])?;
+    ip(&[
+        "link",
+        "add",
+        &outside,
+        "mtu",
+        MTU,
+        "type",
+        "veth",
+        "peer",
+        "name",
+        "uplink",
+        "mtu",
+        MTU,
+        "netns",
+        &node.pid.to_string(),
+    ])?;
     ip(&["addr", "add", &format!("{}/30", addresses.machine()), "dev", &outside])?;
     ip(&["link", "set", &outside, "up"])?;
     within(&["link", "set", "lo", "up"])?;

@@ -33,7 +33,18 @@ impl Node {
         // A session of its own: Ctrl-C in the terminal that started the cluster is not for the cluster. (setsid would fork, and
         // the number below would be wrong, if this process made it the leader of a process group.)
         let parent = Command::new("setsid")
-            .args(["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private", "--"])
+            .args([
+                "unshare",
+                "--net",
+                "--mount",
+                "--pid",
+                "--fork",
+                "--kill-child",
+                "--mount-proc",
+                "--propagation",
+                "private",
+                "--",
+            ])
             .arg(holder)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)

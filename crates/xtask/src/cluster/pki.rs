@@ -29,15 +29,39 @@ pub(crate) fn ensure(folder: &Path, addresses: Addresses) -> Result<()> {
     }
     let openssl = |arguments: &[&str]| Cmd::new("openssl").args(arguments).dir(folder).run();
     openssl(&[
-        "req", "-x509", "-new", "-nodes", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-keyout", "ca.key", "-out", "ca.crt",
-        "-subj", "/CN=development-cluster", "-days", "3650",
+        "req",
+        "-x509",
+        "-new",
+        "-nodes",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-keyout",
+        "ca.key",
+        "-out",
+        "ca.crt",
+        "-subj",
+        "/CN=development-cluster",
+        "-days",
+        "3650",
     ])?;
     openssl(&["genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", "sa.key"])?;
     openssl(&["pkey", "-in", "sa.key", "-pubout", "-out", "sa.pub"])?;
     let node = addresses.node();
     let names = "DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc,DNS:kubernetes.default.svc.cluster.local,DNS:localhost";
-    sign(folder, "apiserver", "/CN=kube-apiserver", &format!("{names},IP:127.0.0.1,IP:{},IP:{node}", addresses.api_service()))?;
-    sign(folder, "kubelet", &format!("/O=system:nodes/CN=system:node:{NODE}"), &format!("DNS:{NODE},IP:{node},IP:127.0.0.1"))?;
+    sign(
+        folder,
+        "apiserver",
+        "/CN=kube-apiserver",
+        &format!("{names},IP:127.0.0.1,IP:{},IP:{node}", addresses.api_service()),
+    )?;
+    sign(
+        folder,
+        "kubelet",
+        &format!("/O=system:nodes/CN=system:node:{NODE}"),
+        &format!("DNS:{NODE},IP:{node},IP:127.0.0.1"),
+    )?;
     for (name, subject) in CLIENTS {
         sign(folder, name, subject, &format!("DNS:{name}"))?;
     }

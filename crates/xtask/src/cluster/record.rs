@@ -42,7 +42,9 @@ impl Record {
         let file = folder.join(FILE);
         match std::fs::read(&file) {
             Ok(bytes) => serde_json::from_slice(&bytes)
-                .with_context(|| format!("{} is damaged; `cargo xtask cluster down` removes the cluster", file.display()))
+                .with_context(|| {
+                    format!("{} is damaged; `cargo xtask cluster down` removes the cluster", file.display())
+                })
                 .map(Some),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error).with_context(|| file.display().to_string()),

@@ -16,7 +16,8 @@ use crate::image::{deliver, pause};
 use crate::{folders, go, packages, say, wait};
 
 /// Folders below which programs write at fixed places; the node sees its own instead.
-const OWN: &[(&str, &str)] = &[("/var/lib/cni", "var-lib-cni"), ("/var/lib/kubelet", "var-lib-kubelet"), ("/var/log", "var-log")];
+const OWN: &[(&str, &str)] =
+    &[("/var/lib/cni", "var-lib-cni"), ("/var/lib/kubelet", "var-lib-kubelet"), ("/var/log", "var-log")];
 
 /// Starts or repairs the cluster called `name`.
 ///
@@ -24,7 +25,9 @@ const OWN: &[(&str, &str)] = &[("/var/lib/cni", "var-lib-cni"), ("/var/lib/kubel
 /// This machine cannot run it (the message has the remedy), or a component did not come up.
 pub(crate) fn up(name: &str) -> Result<Target> {
     if !rustix::process::geteuid().is_root() {
-        bail!("a cluster of our own needs root: run the command as root, or install Docker and kind, or name an existing cluster by --context");
+        bail!(
+            "a cluster of our own needs root: run the command as root, or install Docker and kind, or name an existing cluster by --context"
+        );
     }
     packages::ensure(packages::CLUSTER)?;
     let programs = go::programs()?;
@@ -41,7 +44,12 @@ pub(crate) fn up(name: &str) -> Result<Target> {
     };
     say::step(&format!("start cluster {name}"), || {
         let outcome = bring_up(record, &programs, &holder, &images);
-        outcome.with_context(|| format!("cluster {name} did not come up; logs: {}", folders::clusters().unwrap_or_default().join(name).join("log").display()))
+        outcome.with_context(|| {
+            format!(
+                "cluster {name} did not come up; logs: {}",
+                folders::clusters().unwrap_or_default().join(name).join("log").display()
+            )
+        })
     })?;
     super::target::existing(name)
 }
@@ -53,16 +61,26 @@ fn bring_up(mut record: Record, programs: &Path, holder: &Path, images: &[(&str,
         start(&mut record, &node, &folder, &component)?;
     }
     let kubectl = |arguments: &[&str]| -> Result<Cmd> {
-        Ok(Cmd::new(programs.join("kubectl")).arg("--kubeconfig").arg(record.kubeconfig()?).args(arguments).limit(Duration::from_secs(30)))
+        Ok(Cmd::new(programs.join("kubectl"))
+            .arg("--kubeconfig")
+            .arg(record.kubeconfig()?)
+            .args(arguments)
+            .limit(Duration::from_secs(30)))
     };
     let socket = record.containerd()?;
-    wait::until(Duration::from_secs(60), "containerd", || Ok(deliver::ctr(&socket).arg("version").succeeds().then_some(())))?;
+    wait::until(Duration::from_secs(60), "containerd", || {
+        Ok(deliver::ctr(&socket).arg("version").succeeds().then_some(()))
+    })?;
     let mut digests = record.images.clone();
     for (name, file) in images {
         deliver::import(&socket, name, file, &mut digests)?;
     }
-    wait::until(Duration::from_secs(90), "the API server", || Ok(kubectl(&["get", "--raw", "/readyz"])?.succeeds().then_some(())))?;
-    kubectl(&["apply", "--server-side", "--force-conflicts", "-f", "-"])?.input(dns::objects(record.addresses).to_string()).run()?;
+    wait::until(Duration::from_secs(90), "the API server", || {
+        Ok(kubectl(&["get", "--raw", "/readyz"])?.succeeds().then_some(()))
+    })?;
+    kubectl(&["apply", "--server-side", "--force-conflicts", "-f", "-"])?
+        .input(dns::objects(record.addresses).to_string())
+        .run()?;
     record.images = digests;
     for component in components::second(programs, &folder, record.addresses) {
         start(&mut record, &node, &folder, &component)?;
@@ -72,7 +90,9 @@ fn bring_up(mut record: Record, programs: &Path, holder: &Path, images: &[(&str,
         let command = Cmd::new(programs.join("kubectl")).arg("--kubeconfig").arg(&kubeconfig).args(arguments);
         command.limit(Duration::from_secs(30)).succeeds()
     };
-    wait::until(Duration::from_secs(60), "the node's registration", || Ok(wait_for(&["get", "node", NODE]).then_some(())))?;
+    wait::until(Duration::from_secs(60), "the node's registration", || {
+        Ok(wait_for(&["get", "node", NODE]).then_some(()))
+    })?;
     for component in components::third(programs, &folder, record.addresses) {
         start(&mut record, &node, &folder, &component)?;
     }

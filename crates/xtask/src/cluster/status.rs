@@ -27,9 +27,20 @@ fn describe(record: &Record) -> Result<()> {
     say::result(format!("cluster {}: Kubernetes {}", record.name, go::KUBERNETES));
     say::result(format!("state folder  {}", record.folder()?.display()));
     say::result(format!("API server    {}", addresses.server()));
-    say::result(format!("pods          {}   services {}   name server {}", addresses.pods(), addresses.services(), addresses.dns_service()));
+    say::result(format!(
+        "pods          {}   services {}   name server {}",
+        addresses.pods(),
+        addresses.services(),
+        addresses.dns_service()
+    ));
     let interface = if network::exists(addresses) { "" } else { " (absent)" };
-    say::result(format!("this machine  {} on {}{interface}   node {} ({})", addresses.machine(), addresses.interface(), configuration::NODE, addresses.node()));
+    say::result(format!(
+        "this machine  {} on {}{interface}   node {} ({})",
+        addresses.machine(),
+        addresses.interface(),
+        configuration::NODE,
+        addresses.node()
+    ));
     let Some(node) = record.node.as_ref().filter(|node| node.alive()) else {
         say::result("the node does not run; `cargo xtask cluster up` starts it again from nothing");
         return Ok(());
@@ -70,7 +81,8 @@ pub(crate) fn variables(target: &Target) -> Result<Vec<(&'static str, String)>> 
         variables.push(("OPENHANDS_ETCD_METRICS", format!("http://{}:2381/metrics", record.addresses.node())));
         variables.push(("OPENHANDS_AUDIT_LOG", record.folder()?.join("audit.log").display().to_string()));
         if let Some(node) = &record.node {
-            for (variable, component) in [("OPENHANDS_APISERVER_PID", "kube-apiserver"), ("OPENHANDS_ETCD_PID", "etcd")] {
+            for (variable, component) in [("OPENHANDS_APISERVER_PID", "kube-apiserver"), ("OPENHANDS_ETCD_PID", "etcd")]
+            {
                 if let Some(pid) = record.components.get(component).and_then(|inner| node.outer(*inner)) {
                     variables.push((variable, pid.to_string()));
                 }

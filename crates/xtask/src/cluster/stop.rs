@@ -45,14 +45,14 @@ pub(crate) fn remove(name: &str) -> Result<()> {
         }
     }
     // The kernel unmounts what the node had mounted shortly after its last process.
-    wait::until(Duration::from_secs(20), &format!("the end of {}", folder.display()), || {
-        match std::fs::remove_dir_all(&folder) {
-            Ok(()) => Ok(Some(())),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Some(())),
-            Err(error) if error.kind() == std::io::ErrorKind::ResourceBusy => Ok(None),
-            Err(error) if error.kind() == std::io::ErrorKind::DirectoryNotEmpty => Ok(None),
-            Err(error) => Err(error).with_context(|| format!("cannot remove {}", folder.display())),
-        }
+    wait::until(Duration::from_secs(20), &format!("the end of {}", folder.display()), || match std::fs::remove_dir_all(
+        &folder,
+    ) {
+        Ok(()) => Ok(Some(())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Some(())),
+        Err(error) if error.kind() == std::io::ErrorKind::ResourceBusy => Ok(None),
+        Err(error) if error.kind() == std::io::ErrorKind::DirectoryNotEmpty => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("cannot remove {}", folder.display())),
     })
 }
 

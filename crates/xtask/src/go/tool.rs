@@ -68,9 +68,10 @@ impl Tool {
         let _ = std::fs::remove_dir_all(home.join("module"));
         let module = folders::made(home.join("module"))?;
         let fresh = home.join("fresh");
-        say::step(&format!("build {} {} (once; minutes when Go has not seen it before)", self.name, self.version), || {
-            self.build(&module, &fresh)
-        })
+        say::step(
+            &format!("build {} {} (once; minutes when Go has not seen it before)", self.name, self.version),
+            || self.build(&module, &fresh),
+        )
         .with_context(|| format!("cannot build {} {}", self.name, self.version))?;
         std::fs::rename(&fresh, &binary)?;
         std::fs::remove_dir_all(&module)?;
@@ -93,10 +94,17 @@ impl Tool {
             Source::Kubernetes(text) => {
                 std::fs::write(folder.join("main.go"), text)?;
                 std::fs::write(folder.join("go.mod"), "module kubernetes-main\n")?;
-                let described = go(folder).args(["mod", "download", "-json"]).arg(format!("k8s.io/kubernetes@v{}", self.version)).run()?;
+                let described = go(folder)
+                    .args(["mod", "download", "-json"])
+                    .arg(format!("k8s.io/kubernetes@v{}", self.version))
+                    .run()?;
                 let described: Value = serde_json::from_str(&described).context("go mod download")?;
-                let upstream = described.get("GoMod").and_then(Value::as_str).context("go mod download names no go.mod")?;
-                std::fs::write(folder.join("go.mod"), kubernetes_module(&std::fs::read_to_string(upstream)?, self.version))?;
+                let upstream =
+                    described.get("GoMod").and_then(Value::as_str).context("go mod download names no go.mod")?;
+                std::fs::write(
+                    folder.join("go.mod"),
+                    kubernetes_module(&std::fs::read_to_string(upstream)?, self.version),
+                )?;
                 build_command(folder, out, &kubernetes_stamp(self.version), "mod").arg(".").run()?;
             }
         }
@@ -116,7 +124,12 @@ pub(crate) fn build_command(folder: &Path, out: &Path, stamp: &str, modules: &st
 }
 
 fn go(folder: &Path) -> Cmd {
-    Cmd::new("go").dir(folder).env("CGO_ENABLED", "0").env("GOWORK", "off").env("GOFLAGS", "").limit(Duration::from_secs(2400))
+    Cmd::new("go")
+        .dir(folder)
+        .env("CGO_ENABLED", "0")
+        .env("GOWORK", "off")
+        .env("GOFLAGS", "")
+        .limit(Duration::from_secs(2400))
 }
 
 /// Checks that Go is there and new enough.

@@ -34,12 +34,23 @@ pub(crate) fn all(profile: Profile) -> Result<Vec<Image>> {
     let out = debian::output()?;
     say::step("pack the images", || {
         let server = Tree::default().program(SERVER, &binaries.server).write(&out.join("server.layer"))?;
-        let operator = operator_tree(&binaries.operator, debian::authorities(&root)?).write(&out.join("operator.layer"))?;
+        let operator =
+            operator_tree(&binaries.operator, debian::authorities(&root)?).write(&out.join("operator.layer"))?;
         let bare = Tree::default().folder("tmp", 0o1777, 0).write(&out.join("bare.layer"))?;
         Ok(vec![
             image(&out.join("openhands-operator.tar"), OPERATOR, &operator_settings(), &[operator])?,
-            image(&out.join("openhands-agent-server-static.tar"), STATIC, &server_settings("/", "/tmp"), &[bare, server.clone()])?,
-            image(&out.join("openhands-agent-server.tar"), AGENT, &server_settings("/home/openhands", "/home/openhands"), &[root, server])?,
+            image(
+                &out.join("openhands-agent-server-static.tar"),
+                STATIC,
+                &server_settings("/", "/tmp"),
+                &[bare, server.clone()],
+            )?,
+            image(
+                &out.join("openhands-agent-server.tar"),
+                AGENT,
+                &server_settings("/home/openhands", "/home/openhands"),
+                &[root, server],
+            )?,
         ])
     })
 }
@@ -53,7 +64,11 @@ fn image(file: &Path, name: &str, settings: &Settings, layers: &[Layer]) -> Resu
 fn operator_tree(binary: &Path, authorities: Vec<u8>) -> Tree {
     Tree::default()
         .folder("etc", 0o755, 0)
-        .text("etc/passwd", 0o644, format!("root:x:0:0:root:/:/nologin\nopenhands:x:{USER}:{USER}:openhands:/:/nologin\n"))
+        .text(
+            "etc/passwd",
+            0o644,
+            format!("root:x:0:0:root:/:/nologin\nopenhands:x:{USER}:{USER}:openhands:/:/nologin\n"),
+        )
         .text("etc/group", 0o644, format!("root:x:0:\nopenhands:x:{USER}:\n"))
         .folder("etc/ssl", 0o755, 0)
         .folder("etc/ssl/certs", 0o755, 0)

@@ -38,7 +38,12 @@ pub(crate) fn layer() -> Result<Layer> {
     packages::ensure(packages::IMAGES)?;
     let fresh = home.join("fresh.tar");
     say::step(&format!("make the Debian root ({PACKAGES})"), || {
-        Cmd::new("mmdebstrap").args(&recipe).args([SUITE.as_ref(), fresh.as_os_str()]).env("SOURCE_DATE_EPOCH", "0").limit(Duration::from_secs(900)).run()
+        Cmd::new("mmdebstrap")
+            .args(&recipe)
+            .args([SUITE.as_ref(), fresh.as_os_str()])
+            .env("SOURCE_DATE_EPOCH", "0")
+            .limit(Duration::from_secs(900))
+            .run()
     })
     .context("mmdebstrap could not make the Debian root")?;
     std::fs::rename(&fresh, &file)?;
@@ -49,7 +54,8 @@ pub(crate) fn layer() -> Result<Layer> {
 
 /// The arguments of mmdebstrap before suite and target.
 fn recipe() -> Vec<String> {
-    let mut arguments: Vec<String> = ["--quiet", "--variant=minbase", "--format=tar", "--skip=output/dev"].map(String::from).to_vec();
+    let mut arguments: Vec<String> =
+        ["--quiet", "--variant=minbase", "--format=tar", "--skip=output/dev"].map(String::from).to_vec();
     arguments.push(format!("--include={PACKAGES}"));
     arguments.push(r#"--aptopt=APT::Install-Recommends "false""#.into());
     arguments.extend(LEFT_OUT.iter().map(|path| format!("--dpkgopt=path-exclude={path}")));
@@ -57,7 +63,8 @@ fn recipe() -> Vec<String> {
         format!(r#"chroot "$1" groupadd --gid {USER} openhands"#),
         format!(r#"chroot "$1" useradd --uid {USER} --gid {USER} --create-home --shell /bin/bash openhands"#),
         format!(r#"install -d -o {USER} -g {USER} -m 0755 "$1/workspace""#),
-        r#"rm -rf "$1"/var/log/* "$1"/var/cache/* "$1"/etc/passwd- "$1"/etc/group- "$1"/etc/shadow- "$1"/etc/gshadow-"#.into(),
+        r#"rm -rf "$1"/var/log/* "$1"/var/cache/* "$1"/etc/passwd- "$1"/etc/group- "$1"/etc/shadow- "$1"/etc/gshadow-"#
+            .into(),
     ] {
         arguments.push(format!("--customize-hook={command}"));
     }

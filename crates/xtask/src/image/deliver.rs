@@ -22,7 +22,13 @@ pub(crate) fn to(target: &Target, images: &[Image]) -> Result<()> {
             let mut record = Record::clone(record);
             say::step("import the images", || {
                 for image in images {
-                    import_digest(&record.containerd()?, &image.name, &image.file, image.digest.clone(), &mut record.images)?;
+                    import_digest(
+                        &record.containerd()?,
+                        &image.name,
+                        &image.file,
+                        image.digest.clone(),
+                        &mut record.images,
+                    )?;
                 }
                 record.save()
             })
@@ -35,7 +41,9 @@ pub(crate) fn to(target: &Target, images: &[Image]) -> Result<()> {
             Ok(())
         }),
         Target::Context(name) => {
-            say::line(format!("  note  the nodes behind context {name} must be able to pull these images; the tars can be loaded and pushed:"));
+            say::line(format!(
+                "  note  the nodes behind context {name} must be able to pull these images; the tars can be loaded and pushed:"
+            ));
             tell(images);
             Ok(())
         }
@@ -65,7 +73,13 @@ pub(crate) fn import(socket: &Path, name: &str, file: &Path, known: &mut BTreeMa
     import_digest(socket, name, file, stamp, known)
 }
 
-fn import_digest(socket: &Path, name: &str, file: &Path, digest: String, known: &mut BTreeMap<String, String>) -> Result<()> {
+fn import_digest(
+    socket: &Path,
+    name: &str,
+    file: &Path,
+    digest: String,
+    known: &mut BTreeMap<String, String>,
+) -> Result<()> {
     if known.get(name) == Some(&digest) {
         return Ok(());
     }

@@ -53,9 +53,13 @@ pub(crate) fn write(file: &Path, name: &str, settings: &Settings, layers: &[Laye
     let tag = name.rsplit_once(':').map_or("latest", |(_, tag)| tag);
     if let Some(fields) = entry.as_object_mut() {
         fields.insert("platform".into(), json!({"architecture": architecture(), "os": "linux"}));
-        fields.insert("annotations".into(), json!({"io.containerd.image.name": name, "org.opencontainers.image.ref.name": tag}));
+        fields.insert(
+            "annotations".into(),
+            json!({"io.containerd.image.name": name, "org.opencontainers.image.ref.name": tag}),
+        );
     }
-    let index = json!({"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": [entry]});
+    let index =
+        json!({"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": [entry]});
     let docker = json!([{
         "Config": blob(&digest(&config)),
         "RepoTags": [name],
@@ -80,7 +84,8 @@ pub(crate) fn write(file: &Path, name: &str, settings: &Settings, layers: &[Laye
 }
 
 fn config(settings: &Settings, layers: &[Layer]) -> Value {
-    let ports: serde_json::Map<String, Value> = settings.ports.iter().map(|port| (format!("{port}/tcp"), json!({}))).collect();
+    let ports: serde_json::Map<String, Value> =
+        settings.ports.iter().map(|port| (format!("{port}/tcp"), json!({}))).collect();
     json!({
         "architecture": architecture(),
         "os": "linux",

@@ -45,7 +45,8 @@ pub(crate) fn image() -> Result<PathBuf> {
     if !file.exists() {
         let folder = tempfile::tempdir_in(binary.parent().context("the program lies in a folder")?)?;
         let layer = Tree::default().program("pause", &binary).write(&folder.path().join("layer.tar"))?;
-        let settings = Settings { entrypoint: vec!["/pause".into()], user: "65535:65535".into(), ..Settings::default() };
+        let settings =
+            Settings { entrypoint: vec!["/pause".into()], user: "65535:65535".into(), ..Settings::default() };
         let fresh = folder.path().join("image.tar");
         layout::write(&fresh, IMAGE, &settings, &[layer])?;
         std::fs::rename(&fresh, &file)?;

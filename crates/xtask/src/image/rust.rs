@@ -44,7 +44,8 @@ pub(crate) struct Binaries {
 /// The build failed, or a binary turned out not to be static.
 pub(crate) fn build(profile: Profile) -> Result<Binaries> {
     let folder = build_packages(profile, &["openhands-agent-server", "openhands-operator"])?;
-    let binaries = Binaries { server: folder.join("openhands-agent-server"), operator: folder.join("openhands-operator") };
+    let binaries =
+        Binaries { server: folder.join("openhands-agent-server"), operator: folder.join("openhands-operator") };
     for binary in [&binaries.server, &binaries.operator] {
         if !binary.exists() {
             bail!("cargo built no {}", binary.display());
@@ -63,7 +64,7 @@ pub(crate) fn build_packages(profile: Profile, packages: &[&str]) -> Result<Path
     let log = folders::logs()?.join("images-cargo.log");
     let name = packages.join(" and ");
     say::step(&format!("build {name}, static, profile {}", profile.name()), || {
-        let mut cargo = cargo().args(["build", "--locked", "--profile", profile.name(), "--target", &target]);
+        let mut cargo = cargo().args(["build", "--profile", profile.name(), "--target", &target]).args(locked());
         for package in packages {
             cargo = cargo.args(["--package", package]);
         }
@@ -79,11 +80,20 @@ pub(crate) fn cargo() -> Cmd {
     let mut command = Cmd::new(program).dir(folders::repository()).limit(Duration::from_secs(3600));
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
-        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") || text == "CARGO_BIN_NAME" || text == "CARGO_CRATE_NAME" {
+        if text.starts_with("CARGO_PKG_")
+            || text.starts_with("CARGO_MANIFEST_")
+            || text == "CARGO_BIN_NAME"
+            || text == "CARGO_CRATE_NAME"
+        {
             command = command.without_env(&name);
         }
     }
     command
+}
+
+/// In CI the lock file must already say everything; while somebody edits manifests it may follow.
+pub(crate) fn locked() -> Option<&'static str> {
+    std::env::var_os("CI").is_some_and(|value| !value.is_empty()).then_some("--locked")
 }
 
 /// Where cargo puts what it builds.
@@ -91,7 +101,11 @@ pub(crate) fn cargo() -> Cmd {
 /// # Errors
 /// Cargo does not tell.
 pub(crate) fn target_folder() -> Result<PathBuf> {
-    let text = cargo().args(["metadata", "--format-version", "1", "--no-deps", "--locked"]).run()?;
+    let text = cargo().args(["metadata", "--format-version", "1", "--no-deps"]).args(locked()).run()?;
     let metadata: serde_json::Value = serde_json::from_str(&text)?;
-    metadata.get("target_directory").and_then(serde_json::Value::as_str).map(PathBuf::from).context("cargo metadata names no target folder")
+    metadata
+        .get("target_directory")
+        .and_then(serde_json::Value::as_str)
+        .map(PathBuf::from)
+        .context("cargo metadata names no target folder")
 }

@@ -1,0 +1,54 @@
+//! `cargo xtask bench`: figures with the yardsticks that lie in a folder `shared/bench` beside the checkout.
+
+mod claims;
+mod ratio;
+mod server;
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use clap::Subcommand;
+
+use crate::folders;
+
+/// What is measured.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// The agent-server beside the Python reference, one after the other in one run, with ratios
+    Server {
+        /// Only ours; the ratios are left out
+        #[arg(long)]
+        alone: bool,
+        /// Turns of the long conversation
+        #[arg(long, default_value_t = 100)]
+        turns: u32,
+        /// Conversations at once
+        #[arg(long, default_value_t = 50)]
+        conversations: u32,
+    },
+    /// How fast warm claims are served on the development cluster
+    Claims(claims::Options),
+}
+
+/// Measures.
+///
+/// # Errors
+/// The yardstick is missing or a measurement failed.
+pub(crate) fn run(command: &Command) -> Result<()> {
+    match command {
+        Command::Server { alone, turns, conversations } => server::run(*alone, *turns, *conversations),
+        Command::Claims(options) => claims::run(options),
+    }
+}
+
+/// A file or folder of the yardsticks.
+fn yardstick(name: &str) -> Result<PathBuf> {
+    let folder = std::env::var_os("OPENHANDS_BENCH_DIR").map(PathBuf::from);
+    let folder = folder.or_else(|| Some(folders::repository().parent()?.join("shared").join("bench")));
+    match folder.map(|folder| folder.join(name)).filter(|path| path.exists()) {
+        Some(path) => Ok(path),
+        None => bail!(
+            "{name} is not there: set OPENHANDS_BENCH_DIR to the folder that holds it (by default ../shared/bench beside the checkout)"
+        ),
+    }
+}
