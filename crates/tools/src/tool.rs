@@ -70,3 +70,17 @@ pub trait Tool: Send + Sync {
     /// Ends processes and connections. Called once, when the conversation closes.
     async fn close(&self) {}
 }
+
+/// No secrets at all.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoSecrets;
+
+impl SecretLookup for NoSecrets {
+    fn mentioned(&self, _text: &str) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
+    fn mask(&self, text: &str) -> String {
+        text.to_owned()
+    }
+}

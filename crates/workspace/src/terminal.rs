@@ -5,6 +5,7 @@
 //! `screen` renders control sequences to text; `transcript` keeps a bounded part of that text and the rest in a file.
 //! [`Terminal`] puts them together. Knows nothing of tools, models or conversations.
 
+mod account;
 mod dialect;
 mod foreground;
 mod keys;
@@ -19,6 +20,7 @@ mod transcript;
 #[cfg(test)]
 mod tests;
 
+pub use account::Account;
 pub use dialect::{Dialect, quote};
 pub use keys::{key, key_names};
 pub use session::{Patience, Terminal, Waited};

@@ -169,6 +169,15 @@ impl Terminal {
         matches!(self.shared.lock().phase, Phase::Starting | Phase::Running)
     }
 
+    /// How the last command ended, if nobody has waited for its end.
+    #[must_use]
+    pub fn unseen_end(&self) -> Option<Finished> {
+        match &self.shared.lock().phase {
+            Phase::Done(finished) => Some(finished.clone()),
+            _ => None,
+        }
+    }
+
     /// Whether the shell is gone.
     #[must_use]
     pub fn has_ended(&self) -> bool {
