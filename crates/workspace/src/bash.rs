@@ -304,14 +304,12 @@ impl BashService {
 
     async fn scanned(&self) -> Result<(), BashError> {
         let inner = Arc::clone(&self.inner);
-        self.inner
-            .scanned
-            .get_or_try_init(|| async move {
-                let scan = tokio::task::spawn_blocking(move || inner.log.scan()).await;
-                scan.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(BashError::Storage)
-            })
-            .await
-            .map(|()| ())
+        let scan = async move {
+            let scan = tokio::task::spawn_blocking(move || inner.log.scan()).await;
+            scan.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(BashError::Storage)
+        };
+        self.inner.scanned.get_or_try_init(|| scan).await?;
+        Ok(())
     }
 }
 

@@ -65,7 +65,10 @@ pub enum FileError {
 
 impl FileError {
     pub(crate) fn failed(action: &'static str, source: io::Error) -> Self {
-        Self::Failed { action, source }
+        match source.kind() {
+            io::ErrorKind::PermissionDenied => Self::PermissionDenied(format!("cannot {action}")),
+            _ => Self::Failed { action, source },
+        }
     }
 }
 

@@ -12,6 +12,7 @@ pub(super) struct Output {
     room: u64,
     kept: u64,
     dropped: u64,
+    time_limit: Option<i64>,
 }
 
 /// Which stream.
@@ -31,7 +32,7 @@ pub(super) struct Piece {
 impl Output {
     /// Nothing yet, at most `limit` bytes to come.
     pub(super) fn new(limit: u64) -> Self {
-        Self { stdout: Vec::new(), stderr: Vec::new(), room: limit, kept: 0, dropped: 0 }
+        Self { stdout: Vec::new(), stderr: Vec::new(), room: limit, kept: 0, dropped: 0, time_limit: None }
     }
 
     /// Takes what was read. Beyond the limit it is counted and forgotten.
@@ -58,7 +59,13 @@ impl Output {
         None
     }
 
-    /// What is left, with a note at the end of standard error when something was forgotten.
+    /// Notes that the command was ended at its limit, in seconds.
+    pub(super) fn timed_out(&mut self, limit: i64) {
+        self.time_limit = Some(limit);
+    }
+
+    /// What is left, with notes at the end of standard error when something was forgotten or the time was up. Clients look for
+    /// "timed out" to tell that case from other failures.
     pub(super) fn rest(&mut self) -> Piece {
         let stdout = text(&std::mem::take(&mut self.stdout));
         let mut stderr = text(&std::mem::take(&mut self.stderr));
@@ -67,14 +74,21 @@ impl Output {
                 "[output cut: the first {} bytes were kept, {} more were dropped; write long output to a file]\n",
                 self.kept, self.dropped
             );
-            let before = stderr.get_or_insert_default();
-            if !before.is_empty() && !before.ends_with('\n') {
-                before.push('\n');
-            }
-            before.push_str(&note);
+            add_line(&mut stderr, &note);
+        }
+        if let Some(limit) = self.time_limit {
+            add_line(&mut stderr, &format!("[timed out after {limit} seconds, the command was ended]\n"));
         }
         Piece { stdout, stderr }
     }
+}
+
+fn add_line(to: &mut Option<String>, line: &str) {
+    let text = to.get_or_insert_default();
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text.push_str(line);
 }
 
 fn text(bytes: &[u8]) -> Option<String> {

@@ -108,6 +108,7 @@ pub(super) async fn run(job: Job, sink: &mut impl Sink) {
         }
         End::Limit => {
             terminate(&mut process, &mut pipes, &mut output).await;
+            output.timed_out(job.timeout);
             -1
         }
         End::Stopped | End::Silent => terminate(&mut process, &mut pipes, &mut output).await,

@@ -161,6 +161,7 @@ async fn the_time_limit_ends_the_whole_group() {
     );
     let output = service.execute(ExecuteBashRequest { timeout: 1, ..request(&script) }).await.unwrap();
     assert_eq!((output.exit_code, output.stdout.as_deref()), (Some(-1), Some("begun\n")));
+    assert_eq!(output.stderr.as_deref(), Some("[timed out after 1 seconds, the command was ended]\n"));
     let pid = std::fs::read_to_string(&pid_file).unwrap();
     until(async || ended(&pid)).await;
 }

@@ -187,7 +187,7 @@ impl Git {
         // Dropping the process on any error kills whatever it started.
         tokio::time::timeout(time, work)
             .await
-            .unwrap_or_else(|_| Err(GitError::Timeout { command: name, seconds: time.as_secs() }))
+            .unwrap_or(Err(GitError::Timeout { command: name, seconds: time.as_secs() }))
     }
 
     fn start(&self, arguments: Vec<OsString>) -> Result<SessionProcess, GitError> {
