@@ -49,9 +49,9 @@ impl Calls {
         if call.cost > 0.0 {
             lists.costs.push(json!({"model": call.model, "cost": call.cost, "timestamp": call.at}));
         }
-        lists.response_latencies.push(
-            json!({"model": call.model, "latency": call.latency, "response_id": call.usage.response_id}),
-        );
+        lists
+            .response_latencies
+            .push(json!({"model": call.model, "latency": call.latency, "response_id": call.usage.response_id}));
         lists.token_usages.push(serde_json::to_value(&call.usage).unwrap_or_default());
     }
 

@@ -2,15 +2,20 @@
 
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
+use futures::future::BoxFuture;
 use openhands_llm::{LlmClient, LlmError};
+use openhands_protocol::secret::SecretText;
 use openhands_protocol::{LlmConfig, agent::ToolRef};
-use openhands_secrets::Cipher;
+use openhands_secrets::{Cipher, Lookup};
 use openhands_store::LeaseOwner;
 use openhands_tools::Tool;
 use tokio::sync::Semaphore;
 
 /// Makes the client of a model slot.
 pub type LlmFactory = Arc<dyn Fn(&LlmConfig) -> Result<Arc<dyn LlmClient>, LlmError> + Send + Sync>;
+
+/// Fetches the value of a secret that is looked up; `None` when that fails.
+pub type SecretFetcher = Arc<dyn Fn(Lookup) -> BoxFuture<'static, Option<SecretText>> + Send + Sync>;
 
 /// What a tool registry needs to know.
 pub struct ToolRequest<'a> {
@@ -20,6 +25,8 @@ pub struct ToolRequest<'a> {
     pub include_default_tools: &'a [String],
     /// Where the agent works.
     pub working_dir: &'a Path,
+    /// The conversation's own directory, for what tools keep over restarts.
+    pub conversation_dir: &'a Path,
 }
 
 /// Makes the tools of one conversation, in the order in which the model sees them.
@@ -50,6 +57,8 @@ pub struct Environment {
     pub variables: BTreeMap<String, String>,
     /// `None` switches leases off.
     pub lease: Option<LeaseSettings>,
+    /// Fetches `LookupSecret` values; without it they stay unknown.
+    pub lookups: Option<SecretFetcher>,
     /// How many conversations may run at once.
     pub run_permits: Arc<Semaphore>,
 }

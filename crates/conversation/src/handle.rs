@@ -20,6 +20,7 @@ use crate::{
     report::ReportState,
     request::{NewConversation, SendMessage},
     snapshot::Snapshot,
+    task::Task,
 };
 
 /// One conversation. Clones are cheap and all mean the same one; the conversation lives until [`Conversation::close`] or
@@ -37,6 +38,9 @@ pub(crate) struct Shared {
     pub(crate) snapshot: watch::Receiver<Arc<Snapshot>>,
     pub(crate) report: watch::Receiver<ReportState>,
     pub(crate) hub: Hub,
+    /// The task itself, for tests that end it as a crash would.
+    #[cfg(test)]
+    pub(crate) task: std::sync::OnceLock<tokio::task::AbortHandle>,
 }
 
 impl Conversation {
@@ -218,6 +222,14 @@ impl Conversation {
     /// Closes and removes everything that is stored.
     pub async fn delete(&self) {
         self.ask(|reply| Command::Close { delete: true, reply }).await;
+    }
+
+    /// Sets the task to work.
+    pub(crate) fn spawn(&self, task: Task) {
+        let handle = tokio::spawn(task.live());
+        #[cfg(test)]
+        let _ = self.shared.task.set(handle.abort_handle());
+        drop(handle);
     }
 
     fn snapshot(&self) -> Arc<Snapshot> {

@@ -2,9 +2,8 @@
 //! `full_state` frame (nulls left out, secrets masked), `base_state.json` (secrets encrypted) and `meta.json`.
 
 use bytes::Bytes;
-use openhands_protocol::{
-    Event, EventBase, EventId, Source, agent::Expose, event::ConversationStateUpdateEvent, secret::MASK, time,
-};
+use openhands_protocol::{Event, EventBase, EventId, Source, agent::Expose, event::ConversationStateUpdateEvent, time};
+use openhands_secrets::{Cipher, Exposure};
 use serde_json::{Map, Value, json};
 
 use crate::{calls::CallLists, snapshot::Snapshot};
@@ -29,7 +28,7 @@ pub(crate) fn conversation_info(state: &Snapshot) -> Value {
         "last_user_message_id": state.last_user_message,
         "leaf_event_id": state.leaf,
         "stats": stats(state, true),
-        "secret_registry": {"secret_sources": secrets(state, &|_| None)},
+        "secret_registry": state.secrets.to_json(Exposure::Hidden),
         "agent_state": kept("agent_state", json!({})),
         "hook_config": kept("hook_config", Value::Null),
         "title": state.title.as_deref(),
@@ -62,18 +61,24 @@ pub(crate) fn full_state_event(state: &Snapshot) -> Bytes {
             parent_id: None,
         },
         key: "full_state".to_owned(),
-        value: without_nulls(full_state(state, &Expose::Masked, &|_| Some(MASK.to_owned()))),
+        value: without_nulls(full_state(state, Exposure::Masked)),
     });
     serde_json::to_vec(&event).map(Bytes::from).unwrap_or_default()
 }
 
-/// `base_state.json`; `encrypt` makes of a secret what is stored.
-pub(crate) fn base_state(state: &Snapshot, encrypt: &dyn Fn(&str) -> Option<String>) -> Value {
-    without_nulls(full_state(state, &Expose::With(encrypt), encrypt))
+/// `base_state.json`, with secrets encrypted, or masked (and lost on a restart) without a cipher.
+pub(crate) fn base_state(state: &Snapshot, cipher: Option<&Cipher>) -> Value {
+    without_nulls(full_state(state, at_rest(cipher)))
+}
+
+fn at_rest(cipher: Option<&Cipher>) -> Exposure<'_> {
+    cipher.map_or(Exposure::Masked, Exposure::Encrypted)
 }
 
 /// `meta.json`: the start request without the agent, and what the server adds.
-pub(crate) fn meta(state: &Snapshot, encrypt: &dyn Fn(&str) -> Option<String>) -> Value {
+pub(crate) fn meta(state: &Snapshot, cipher: Option<&Cipher>) -> Value {
+    let mut secrets = state.secrets.to_json(at_rest(cipher));
+    let secrets = secrets.get_mut("secret_sources").map(Value::take).unwrap_or_default();
     let mut meta = (*state.request).clone();
     for (name, value) in [
         ("workspace", (*state.workspace).clone()),
@@ -81,7 +86,7 @@ pub(crate) fn meta(state: &Snapshot, encrypt: &dyn Fn(&str) -> Option<String>) -
         ("stuck_detection", json!(state.stuck_detection)),
         ("confirmation_policy", json!(state.policy)),
         ("security_analyzer", json!(state.analyzer)),
-        ("secrets", secrets(state, encrypt)),
+        ("secrets", secrets),
         ("tags", json!(state.tags)),
         ("id", json!(state.id.hex())),
         ("title", json!(state.title.as_deref())),
@@ -94,11 +99,17 @@ pub(crate) fn meta(state: &Snapshot, encrypt: &dyn Fn(&str) -> Option<String>) -
     Value::Object(meta)
 }
 
-fn full_state(state: &Snapshot, agent: &Expose<'_>, secret: &dyn Fn(&str) -> Option<String>) -> Value {
+fn full_state(state: &Snapshot, exposure: Exposure<'_>) -> Value {
+    let agent = match exposure {
+        Exposure::Hidden => state.agent.json(&Expose::Null),
+        Exposure::Masked => state.agent.json(&Expose::Masked),
+        Exposure::Encrypted(cipher) => state.agent.json(&Expose::With(&|value| Some(cipher.seal(value)))),
+        Exposure::Plain => state.agent.json(&Expose::Plain),
+    };
     let kept = |name: &str, default: Value| state.kept.get(name).cloned().unwrap_or(default);
     let mut json = json!({
         "id": state.id.to_string(),
-        "agent": state.agent.json(agent),
+        "agent": agent,
         "workspace": &*state.workspace,
         "persistence_dir": &*state.persistence_dir,
         "max_iterations": state.max_iterations,
@@ -115,7 +126,7 @@ fn full_state(state: &Snapshot, agent: &Expose<'_>, secret: &dyn Fn(&str) -> Opt
         "leaf_event_id": state.leaf,
         "head_is_empty": kept("head_is_empty", json!(false)),
         "stats": stats(state, true),
-        "secret_registry": {"secret_sources": secrets(state, secret)},
+        "secret_registry": state.secrets.to_json(exposure),
         "tags": state.tags,
         "agent_state": kept("agent_state", json!({})),
     });
@@ -141,25 +152,6 @@ pub(crate) fn stats(state: &Snapshot, lists: bool) -> Value {
         by_usage.insert(usage_id.clone(), entry);
     }
     json!({"usage_to_metrics": by_usage})
-}
-
-/// Secret sources with each value (and each header of a look-up) as `show` makes it.
-fn secrets(state: &Snapshot, show: &dyn Fn(&str) -> Option<String>) -> Value {
-    let shown = |value: &mut Value| {
-        if let Value::String(text) = value {
-            *value = show(text).map_or(Value::Null, Value::String);
-        }
-    };
-    let mut sources = (*state.secrets).clone();
-    for source in sources.values_mut() {
-        if let Some(value) = source.get_mut("value") {
-            shown(value);
-        }
-        if let Some(Value::Object(headers)) = source.get_mut("headers") {
-            headers.values_mut().for_each(shown);
-        }
-    }
-    Value::Object(sources)
 }
 
 /// Leaves null members out, at any depth.

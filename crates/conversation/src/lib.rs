@@ -4,15 +4,35 @@
 //! never wait for the task. The agent's decisions come from `openhands-agent`, which knows nothing of files, models or time;
 //! this crate does what it decides and writes down what happened. It knows nothing of HTTP, sockets or Kubernetes.
 
-mod error;
+mod acting;
+mod calls;
+mod client_tool;
+mod core;
+mod create;
+mod echo;
 mod environment;
+mod error;
+mod failure;
 mod handle;
 mod hub;
+mod info;
+mod load;
 mod mailbox;
+mod model;
+mod prompt;
 mod report;
 mod request;
+mod run;
+mod saver;
+mod snapshot;
+mod support;
+mod task;
+#[cfg(test)]
+mod tests;
+mod title;
+mod toolset;
 
-pub use environment::{Environment, LeaseSettings, LlmFactory, ToolRequest, Toolbox};
+pub use environment::{Environment, LeaseSettings, LlmFactory, SecretFetcher, ToolRequest, Toolbox};
 pub use error::{CreateError, LoadError, RunError, SendError, UpdateError};
 pub use handle::Conversation;
 pub use hub::{Published, Subscription, SubscriptionEnded, TooManySubscribers};

@@ -22,15 +22,34 @@ pub(crate) type Reply<T> = oneshot::Sender<T>;
 
 /// A request to the task.
 pub(crate) enum Command {
-    Send { message: SendMessage, reply: Reply<Result<EventId, SendError>> },
-    Run { reply: Reply<Result<(), RunError>> },
-    Pause { reply: Reply<()> },
-    Interrupt { reply: Reply<()> },
-    Respond { accept: bool, reason: Option<String>, reply: Reply<Result<(), RunError>> },
-    Update { change: Change, reply: Reply<Result<(), UpdateError>> },
+    Send {
+        message: SendMessage,
+        reply: Reply<Result<EventId, SendError>>,
+    },
+    Run {
+        reply: Reply<Result<(), RunError>>,
+    },
+    Pause {
+        reply: Reply<()>,
+    },
+    Interrupt {
+        reply: Reply<()>,
+    },
+    Respond {
+        accept: bool,
+        reason: Option<String>,
+        reply: Reply<Result<(), RunError>>,
+    },
+    Update {
+        change: Change,
+        reply: Reply<Result<(), UpdateError>>,
+    },
     /// From the background call that made a title.
     Titled(crate::title::Titled),
-    Close { delete: bool, reply: Reply<()> },
+    Close {
+        delete: bool,
+        reply: Reply<()>,
+    },
 }
 
 /// A change of a state field.

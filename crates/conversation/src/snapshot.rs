@@ -2,11 +2,13 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use openhands_agent::StuckThresholds;
 use openhands_protocol::{
     AgentSpec, ConversationId, EventId, ExecutionStatus,
     metrics::ConversationStats,
     policy::{ConfirmationPolicy, SecurityAnalyzer},
 };
+use openhands_secrets::SecretRegistry;
 use serde_json::{Map, Value};
 
 use crate::calls::Calls;
@@ -21,6 +23,7 @@ pub(crate) struct Snapshot {
     pub(crate) workspace: Arc<Value>,
     pub(crate) max_iterations: u32,
     pub(crate) stuck_detection: bool,
+    pub(crate) thresholds: StuckThresholds,
     pub(crate) status: ExecutionStatus,
     pub(crate) policy: ConfirmationPolicy,
     pub(crate) analyzer: Option<SecurityAnalyzer>,
@@ -29,8 +32,7 @@ pub(crate) struct Snapshot {
     pub(crate) leaf: Option<EventId>,
     pub(crate) stats: ConversationStats,
     pub(crate) calls: Calls,
-    /// Secret sources as on the wire, with values; shown masked or as null.
-    pub(crate) secrets: Arc<Map<String, Value>>,
+    pub(crate) secrets: Arc<SecretRegistry>,
     pub(crate) tags: BTreeMap<String, String>,
     pub(crate) title: Option<Arc<str>>,
     pub(crate) created_at: Arc<str>,

@@ -1,0 +1,49 @@
+//! How a run that failed tells its user: code, text, and what can be done about it.
+
+use openhands_llm::LlmError;
+use openhands_protocol::{Event, Source, error::Classification, event::ConversationErrorEvent};
+
+use crate::core::draft;
+
+/// A draft of the event that ends a run with an error.
+pub(crate) fn conversation_error(code: &str, detail: String, classification: Classification) -> Event {
+    Event::ConversationError(ConversationErrorEvent {
+        base: draft(Source::Environment),
+        code: code.to_owned(),
+        detail,
+        classification: Some(classification),
+    })
+}
+
+/// A failed model call.
+pub(crate) fn model_failed(error: &LlmError) -> Event {
+    let classification = match error {
+        LlmError::Authentication(_) => Classification::new("auth", false, "settings"),
+        LlmError::RateLimit { .. } => Classification::new("rate_limit", true, "retry"),
+        LlmError::ServiceUnavailable(_) | LlmError::Timeout(_) | LlmError::Internal(_) | LlmError::NoResponse(_) => {
+            Classification::new("transient", true, "retry")
+        }
+        LlmError::BadRequest(_) | LlmError::NotSupported(_) => Classification::new("config", false, "settings"),
+        LlmError::ContextWindowExceeded(_) => Classification::new("agent_action", true, "retry"),
+        LlmError::Cancelled => Classification::new("unknown", true, "retry"),
+    };
+    conversation_error(error.code(), error.to_string(), classification)
+}
+
+/// The run had all its model calls.
+pub(crate) fn max_iterations_reached(limit: u32) -> Event {
+    conversation_error(
+        "MaxIterationsReached",
+        format!("The run was ended after {limit} model calls, the limit set by max_iterations."),
+        Classification::new("agent_action", false, "none"),
+    )
+}
+
+/// The model answers nothing.
+pub(crate) fn empty_answers() -> Event {
+    conversation_error(
+        "LLMNoResponseError",
+        "The model answered several times in a row with neither text nor a tool call.".to_owned(),
+        Classification::new("transient", true, "retry"),
+    )
+}

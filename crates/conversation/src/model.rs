@@ -1,0 +1,171 @@
+//! One model call of a run: asked in a task of its own, pieces handed to subscribers, time and usage taken down.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use jiff::Timestamp;
+use openhands_llm::{Delta, LlmClient, LlmError, LlmRequest, LlmResponse};
+use openhands_protocol::{Event, LlmConfig, Source, event::StreamingDeltaEvent, time};
+use openhands_secrets::{SecretRegistry, StreamMask};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::{
+    calls::CallRecord,
+    core::draft,
+    hub::{Hub, Published},
+};
+
+/// How long a cancelled call may take to end before it is dropped.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// A call on its way.
+pub(crate) struct Asking {
+    /// Lent to the call; comes back when it has ended.
+    request: Arc<LlmRequest>,
+    call: JoinHandle<(Result<LlmResponse, LlmError>, Duration)>,
+    cancel: CancellationToken,
+}
+
+/// A call that has ended.
+pub(crate) struct Asked {
+    pub(crate) request: LlmRequest,
+    pub(crate) result: Result<LlmResponse, LlmError>,
+    pub(crate) latency: Duration,
+}
+
+impl Asking {
+    /// Starts a call. With `stream` its pieces are published as they come.
+    pub(crate) fn start(
+        client: Arc<dyn LlmClient>,
+        request: LlmRequest,
+        stream: Option<Stream>,
+        cancel: CancellationToken,
+    ) -> Self {
+        let request = Arc::new(request);
+        let (lent, token) = (Arc::clone(&request), cancel.clone());
+        let call = tokio::spawn(async move {
+            let started = Instant::now();
+            let result = match stream {
+                Some(mut stream) => {
+                    let result = client.complete(&lent, Some(&mut |delta| stream.take(delta)), &token).await;
+                    stream.finish();
+                    result
+                }
+                None => client.complete(&lent, None, &token).await,
+            };
+            (result, started.elapsed())
+        });
+        Self { request, call, cancel }
+    }
+
+    /// Waits for the end. May be dropped and called again.
+    pub(crate) async fn ended(&mut self) -> Result<(Result<LlmResponse, LlmError>, Duration), tokio::task::JoinError> {
+        (&mut self.call).await
+    }
+
+    /// Puts the end and the request together.
+    pub(crate) fn finish(
+        self,
+        ended: Result<(Result<LlmResponse, LlmError>, Duration), tokio::task::JoinError>,
+    ) -> Asked {
+        let (result, latency) = ended.unwrap_or_else(|error| {
+            (Err(LlmError::Internal(format!("the model call broke off: {error}"))), Duration::ZERO)
+        });
+        Asked { request: Self::take_back(self.request), result, latency }
+    }
+
+    /// Cancels the call and waits until it has ended, at most [`GRACE`].
+    pub(crate) async fn cancel(mut self) -> LlmRequest {
+        self.cancel.cancel();
+        if tokio::time::timeout(GRACE, &mut self.call).await.is_err() {
+            self.call.abort();
+            let _ = (&mut self.call).await;
+        }
+        Self::take_back(self.request)
+    }
+
+    /// Drops the call without waiting for it.
+    pub(crate) fn abort(self) -> LlmRequest {
+        self.cancel.cancel();
+        self.call.abort();
+        Self::take_back(self.request)
+    }
+
+    /// The call has ended, so nobody else holds the request; a copy is made if somebody does.
+    fn take_back(request: Arc<LlmRequest>) -> LlmRequest {
+        Arc::try_unwrap(request).unwrap_or_else(|shared| (*shared).clone())
+    }
+}
+
+/// What a call cost, as it is written down.
+pub(crate) fn record(config: &LlmConfig, response: &LlmResponse, latency: Duration) -> CallRecord {
+    let mut usage = response.usage.clone();
+    usage.model.clone_from(&config.model);
+    usage.response_id.clone_from(&response.id);
+    #[expect(clippy::cast_precision_loss, reason = "microseconds of this century fit into 53 bits")]
+    let at = Timestamp::now().as_microsecond() as f64 / 1e6;
+    CallRecord {
+        id: Uuid::new_v4().simple().to_string(),
+        usage_id: config.usage_id.clone(),
+        model: config.model.clone(),
+        // A negative price is a mistake of a price list, and clients refuse it.
+        cost: response.cost.max(0.0),
+        at,
+        latency: latency.as_secs_f64(),
+        usage,
+    }
+}
+
+/// Publishes the pieces of an answer as `StreamingDeltaEvent` frames, secrets hidden. They are never stored.
+pub(crate) struct Stream {
+    hub: Hub,
+    kind: Arc<str>,
+    text: StreamMask,
+    reasoning: StreamMask,
+}
+
+impl Stream {
+    pub(crate) fn new(hub: Hub, secrets: &SecretRegistry) -> Self {
+        Self { hub, kind: "StreamingDeltaEvent".into(), text: secrets.stream_mask(), reasoning: secrets.stream_mask() }
+    }
+
+    fn take(&mut self, delta: Delta) {
+        match delta {
+            Delta::Text(piece) => {
+                let shown = self.text.feed(&piece);
+                self.publish(Some(shown), None);
+            }
+            Delta::Reasoning(piece) => {
+                let shown = self.reasoning.feed(&piece);
+                self.publish(None, Some(shown));
+            }
+            // These frames have no place for arguments, and no way to take back what was shown.
+            Delta::ToolArguments { .. } | Delta::Restart => {}
+        }
+    }
+
+    /// Shows what was held back because it could have been the beginning of a secret.
+    fn finish(&mut self) {
+        let (text, reasoning) = (self.text.finish(), self.reasoning.finish());
+        self.publish(None, Some(reasoning));
+        self.publish(Some(text), None);
+    }
+
+    fn publish(&self, content: Option<String>, reasoning_content: Option<String>) {
+        let is_empty = content.as_deref().or(reasoning_content.as_deref()).is_none_or(str::is_empty);
+        if is_empty || !self.hub.is_heard() {
+            return;
+        }
+        let mut base = draft(Source::Agent);
+        base.id = openhands_protocol::EventId::random();
+        base.timestamp = time::event_now();
+        let event = Event::StreamingDelta(StreamingDeltaEvent { base, content, reasoning_content });
+        if let Ok(bytes) = serde_json::to_vec(&event) {
+            self.hub.publish(&Published { bytes: bytes.into(), seq: None, kind: Arc::clone(&self.kind) });
+        }
+    }
+}
