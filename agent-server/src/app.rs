@@ -6,10 +6,20 @@ use openhands_conversation::{Environment, LeaseSettings};
 use openhands_protocol::secret::SecretText;
 use openhands_secrets::Cipher;
 use openhands_store::LeaseOwner;
-use openhands_workspace::BashService;
+use openhands_workspace::{
+    bash::{BashOptions, BashService},
+    environment::ToolEnvironment,
+    git::GitReader,
+};
 use tokio::sync::Semaphore;
 
-use crate::{auth::SessionKeys, config::Config, cors::Origins, service::Service, toolbox::StockTools};
+use crate::{
+    auth::SessionKeys,
+    config::Config,
+    cors::Origins,
+    service::Service,
+    toolbox::{StockTools, models},
+};
 
 /// Names the pod this server runs in.
 pub const POD_UID_VARIABLE: &str = "OPENHANDS_POD_UID";
@@ -22,10 +32,14 @@ pub struct App {
     pub keys: SessionKeys,
     /// The origins that may read answers.
     pub origins: Origins,
+    /// The path below which a proxy may address this server.
+    pub root_path: Arc<str>,
     /// The conversations.
     pub conversations: Service,
     /// Commands beside conversations.
     pub bash: BashService,
+    /// Reads repositories.
+    pub git: GitReader,
     /// Variables that initialisation brought for everything that runs here.
     pub variables: BTreeMap<String, String>,
 }
@@ -44,9 +58,6 @@ pub enum SetupError {
         #[source]
         source: std::io::Error,
     },
-    /// The commands' store.
-    #[error("OH_BASH_EVENTS_DIR: {0}")]
-    Bash(String),
 }
 
 impl App {
@@ -65,24 +76,29 @@ impl App {
             })?;
         }
         let environment = Environment {
-            llm: Arc::new(openhands_llm::client_for),
+            llm: models(&variables),
             tools: Arc::new(StockTools::default()),
             cipher: cipher(&config).map(Arc::new),
             variables: variables.clone(),
             lease: lease(&config),
+            lookups: Some(crate::lookup::fetcher()),
             run_permits: Arc::new(Semaphore::new(config.max_concurrent_runs as usize)),
         };
         let idle = config.conversation_idle_ttl_seconds.map(Duration::from_secs_f64);
         let conversations = Service::open(Arc::new(environment), conversations, idle).await;
         let retention = config.bash_events_retention_seconds.map(Duration::from_secs);
-        let bash = BashService::open(bash_events, retention, variables.clone())
-            .await
-            .map_err(|error| SetupError::Bash(error.to_string()))?;
+        let bash = BashService::new(BashOptions {
+            environment: ToolEnvironment::new(variables.clone()),
+            retention,
+            ..BashOptions::new(bash_events)
+        });
         Ok(Arc::new(Self {
             keys: SessionKeys::new(&config.session_api_keys),
             origins: Origins::new(&config),
+            root_path: config.root_path().into(),
             conversations,
             bash,
+            git: GitReader::new(ToolEnvironment::new(variables.clone())),
             variables,
             config,
         }))

@@ -227,8 +227,11 @@ mod tests {
     fn the_file_is_read_only_where_the_variable_names_it_and_variables_win() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config.json");
-        std::fs::write(&path, r#"{"max_concurrent_runs": 3, "web_url": "https://a/b/", "session_api_keys": ["f"], "x": 1}"#)
-            .unwrap();
+        std::fs::write(
+            &path,
+            r#"{"max_concurrent_runs": 3, "web_url": "https://a/b/", "session_api_keys": ["f"], "x": 1}"#,
+        )
+        .unwrap();
         let path = path.to_str().unwrap();
         let config = load_from(&[(FILE_VARIABLE, path), ("OH_MAX_CONCURRENT_RUNS", "4")]).unwrap();
         assert_eq!((config.max_concurrent_runs, config.root_path(), keys(&config)), (4, "/b".to_owned(), vec!["f"]));
@@ -250,7 +253,10 @@ mod tests {
             (&[("OH_WEBHOOKS", r#"[{"headers": {}}]"#)], "OH_WEBHOOKS_0: missing field `base_url`"),
             (&[("OH_LEASE_TTL_SECONDS", "-1")], "OH_LEASE_TTL_SECONDS: must be 0 or more"),
             (&[("OH_INIT_KEY_SHA256", "abc")], "OH_INIT_KEY_SHA256: must be 64 hex digits"),
-            (&[("OH_CONVERSATION_RUNTIME", "docker")], "OH_CONVERSATION_RUNTIME: this server only has the local runtime"),
+            (
+                &[("OH_CONVERSATION_RUNTIME", "docker")],
+                "OH_CONVERSATION_RUNTIME: this server only has the local runtime",
+            ),
             (&[("OH_ALLOW_CORS_ORIGIN_REGEX", "(")], "OH_ALLOW_CORS_ORIGIN_REGEX: is no regular expression"),
             (&[("OH_WEB_URL", "nowhere")], "OH_WEB_URL: must be an absolute address"),
         ];

@@ -95,7 +95,7 @@ async fn run(state: &AppState, request: InitRequest, hand_over: bool) -> Result<
         }
     };
     if let Some(target) = request.report {
-        report::start(&app, target, state.shutdown().clone());
+        report::start(state.reports(), &app, target, state.drained().clone());
     }
     // Before the answer: a server that dies right after it comes back initialised.
     if let (Some(link), Some(request)) = (state.link(), kept)

@@ -1,9 +1,6 @@
 //! Query strings: typed reads that collect every problem, so that a 422 lists them all. Repeated keys are kept.
 
-use axum::{
-    extract::FromRequestParts,
-    http::request::Parts,
-};
+use axum::{extract::FromRequestParts, http::request::Parts};
 use openhands_protocol::{ConversationId, time::event_stamp_from_query};
 use serde_json::{Value, json};
 
@@ -103,15 +100,28 @@ impl Query {
         }
     }
 
-    /// One of a few words.
+    /// One of the names of an enumeration.
     pub fn choice<T: Copy>(&mut self, name: &str, choices: &[(&str, T)]) -> Option<T> {
+        self.one_of("enum", name, choices)
+    }
+
+    /// One of a few fixed words; the reference tells these apart from enumerations.
+    pub fn literal<T: Copy>(&mut self, name: &str, choices: &[(&str, T)]) -> Option<T> {
+        self.one_of("literal_error", name, choices)
+    }
+
+    fn one_of<T: Copy>(&mut self, kind: &str, name: &str, choices: &[(&str, T)]) -> Option<T> {
         let text = self.text(name)?.to_owned();
         if let Some((_, value)) = choices.iter().find(|(word, _)| *word == text) {
             return Some(*value);
         }
-        let expected = choices.iter().map(|(word, _)| format!("'{word}'")).collect::<Vec<_>>().join(" or ");
+        let words: Vec<String> = choices.iter().map(|(word, _)| format!("'{word}'")).collect();
+        let expected = match words.split_last() {
+            Some((last, before)) if !before.is_empty() => format!("{} or {last}", before.join(", ")),
+            _ => words.concat(),
+        };
         let msg = format!("Input should be {expected}");
-        self.problem(Problem::new("enum", ["query", name], msg).input(text).ctx(json!({ "expected": expected })));
+        self.problem(Problem::new(kind, ["query", name], msg).input(text).ctx(json!({ "expected": expected })));
         None
     }
 
@@ -159,8 +169,9 @@ impl Query {
     ///
     /// # Errors
     /// When there was any problem.
-    pub fn finish(self) -> Result<(), ApiError> {
-        if self.problems.is_empty() { Ok(()) } else { Err(ApiError::Invalid(self.problems)) }
+    pub fn finish(&mut self) -> Result<(), ApiError> {
+        let problems = std::mem::take(&mut self.problems);
+        if problems.is_empty() { Ok(()) } else { Err(ApiError::Invalid(problems)) }
     }
 }
 
@@ -174,7 +185,7 @@ pub fn uuid_text(error: &uuid::Error) -> String {
 mod tests {
     use super::*;
 
-    fn kinds(query: Query) -> Vec<String> {
+    fn kinds(mut query: Query) -> Vec<String> {
         match query.finish() {
             Err(ApiError::Invalid(problems)) => problems.into_iter().map(|problem| problem.kind).collect(),
             _ => Vec::new(),
@@ -189,10 +200,7 @@ mod tests {
         query.flag("flag");
         query.time("after");
         query.required("path");
-        assert_eq!(
-            kinds(query),
-            ["less_than_equal", "enum", "bool_parsing", "datetime_from_date_parsing", "missing"]
-        );
+        assert_eq!(kinds(query), ["less_than_equal", "enum", "bool_parsing", "datetime_from_date_parsing", "missing"]);
         for (text, kind) in [("limit=0", "greater_than"), ("limit=x", "int_parsing"), ("limit=-3", "greater_than")] {
             let mut query = Query::parse(text);
             query.limit();

@@ -10,7 +10,7 @@ use std::{
 };
 
 use openhands_protocol::init::{InitState, InitStatus};
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{auth::SessionKeys, config::Config, cors::Origins, error::ApiError, supervise::Link};
 
@@ -27,9 +27,12 @@ struct Shared {
     phase: RwLock<Phase>,
     boot_keys: SessionKeys,
     boot_origins: Origins,
+    boot_root_path: Arc<str>,
     clock: Clock,
     link: Option<Link>,
     shutdown: CancellationToken,
+    drained: CancellationToken,
+    reports: TaskTracker,
 }
 
 /// Where initialisation stands. `Ready` is final.
@@ -62,9 +65,12 @@ impl AppState {
         let shared = Shared {
             boot_keys: SessionKeys::new(&boot.session_api_keys),
             boot_origins: Origins::new(&boot),
+            boot_root_path: boot.root_path().into(),
             phase: RwLock::new(Phase::Dormant { error: None }),
             clock: Clock::start(),
             shutdown: CancellationToken::new(),
+            drained: CancellationToken::new(),
+            reports: TaskTracker::new(),
             boot,
             link,
         };
@@ -81,6 +87,18 @@ impl AppState {
     #[must_use]
     pub fn shutdown(&self) -> &CancellationToken {
         &self.shared.shutdown
+    }
+
+    /// Fires when the conversations have ended: what is reported now is final.
+    #[must_use]
+    pub fn drained(&self) -> &CancellationToken {
+        &self.shared.drained
+    }
+
+    /// The tasks that send reports; awaited before the process ends.
+    #[must_use]
+    pub fn reports(&self) -> &TaskTracker {
+        &self.shared.reports
     }
 
     /// The way to the parent process, when there is one.
@@ -138,6 +156,15 @@ impl AppState {
             Phase::Dormant { .. } | Phase::Initializing => None,
         };
         read(app.as_ref().map_or(&self.shared.boot, |app| &app.config))
+    }
+
+    /// The path below which a proxy may address this server; empty without one.
+    #[must_use]
+    pub fn root_path(&self) -> Arc<str> {
+        match &*self.phase() {
+            Phase::Ready(app) => Arc::clone(&app.root_path),
+            Phase::Dormant { .. } | Phase::Initializing => Arc::clone(&self.shared.boot_root_path),
+        }
     }
 
     /// Where initialisation stands, as `GET /api/init` shows it.

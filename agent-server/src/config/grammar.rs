@@ -238,7 +238,12 @@ mod tests {
             (&[("OH_PATH", "p"), ("OH_PATH_IS_NONE", "1")], json!({"path": "p"})),
             (&[("OH_RATE", "0.5")], json!({"rate": 0.5})),
             (
-                &[("OH_HOOKS_0_URL", "u"), ("OH_HOOKS_0_TRIES", "3"), ("OH_HOOKS_1", r#"{"url": "v", "tries": 1}"#), ("OH_HOOKS_1_TRIES", "2")],
+                &[
+                    ("OH_HOOKS_0_URL", "u"),
+                    ("OH_HOOKS_0_TRIES", "3"),
+                    ("OH_HOOKS_1", r#"{"url": "v", "tries": 1}"#),
+                    ("OH_HOOKS_1_TRIES", "2"),
+                ],
                 json!({"hooks": [{"url": "u", "tries": 3}, {"url": "v", "tries": 2}]}),
             ),
             (&[("OH_HOOKS_0_HEADERS", r#"{"A": "b"}"#)], json!({"hooks": [{"headers": {"A": "b"}}]})),

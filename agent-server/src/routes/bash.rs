@@ -63,7 +63,11 @@ async fn search(Ready(app): Ready, mut query: Query) -> Result<Response, ApiErro
     Ok(as_json(app.bash.search(search).await?.to_json()))
 }
 
-async fn one(Ready(app): Ready, State(state): State<AppState>, request: axum::extract::Request) -> Result<Response, ApiError> {
+async fn one(
+    Ready(app): Ready,
+    State(state): State<AppState>,
+    request: axum::extract::Request,
+) -> Result<Response, ApiError> {
     let (mut parts, _) = request.into_parts();
     // Every text may be asked for; one that is no id names nothing.
     let id = path_parameter(&mut parts, &state, "event_id").await?.parse().map_err(|_| ApiError::NotFound)?;
@@ -108,7 +112,8 @@ async fn stop(
     state.clock().touch();
     let (mut parts, _) = request.into_parts();
     let text = path_parameter(&mut parts, &state, "command_id").await?;
-    let id = text.parse().map_err(|error| not_a_uuid("path", "command_id", &text, &error)).map_err(ApiError::invalid)?;
+    let id =
+        text.parse().map_err(|error| not_a_uuid("path", "command_id", &text, &error)).map_err(ApiError::invalid)?;
     if app.bash.stop(id).await? { Ok(Json(json!({ "success": true }))) } else { Err(ApiError::NotFound) }
 }
 
@@ -180,7 +185,10 @@ fn read_micros(text: &str) -> Option<i64> {
     {
         // Like the reference: what would be far in the future as seconds is milliseconds.
         let seconds = if number.abs() > 2e10 { number / 1000.0 } else { number };
-        #[expect(clippy::cast_possible_truncation, reason = "a float cast saturates, which is what a bound of a search needs")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "a float cast saturates, which is what a bound of a search needs"
+        )]
         return Some((seconds * 1e6) as i64);
     }
     let naive = escaped.parse::<civil::DateTime>().ok()?;
@@ -193,7 +201,9 @@ fn texts(body: Option<Value>) -> Result<Vec<String>, ApiError> {
         None => return Err(ApiError::invalid(Problem::new("missing", ["body"], "Field required").input(Value::Null))),
         Some(Value::Array(items)) => items,
         Some(other) => {
-            return Err(ApiError::invalid(Problem::new("list_type", ["body"], "Input should be a valid list").input(other)));
+            return Err(ApiError::invalid(
+                Problem::new("list_type", ["body"], "Input should be a valid list").input(other),
+            ));
         }
     };
     if items.len() > MAX_BATCH {
@@ -205,7 +215,8 @@ fn texts(body: Option<Value>) -> Result<Vec<String>, ApiError> {
         match item {
             Value::String(text) => texts.push(text),
             other => problems.push(
-                Problem::new("string_type", [json!("body"), json!(index)], "Input should be a valid string").input(other),
+                Problem::new("string_type", [json!("body"), json!(index)], "Input should be a valid string")
+                    .input(other),
             ),
         }
     }
@@ -272,7 +283,10 @@ fn seconds(root: &str, value: &Value) -> Result<i64, Problem> {
                 let msg = "Input should be a valid integer, got a number with a fractional part";
                 return Err(problem("int_from_float", msg));
             }
-            #[expect(clippy::cast_possible_truncation, reason = "a float cast saturates: longer than for ever is for ever")]
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "a float cast saturates: longer than for ever is for ever"
+            )]
             Ok(float as i64)
         }
         Value::String(text) => text.trim().parse().map_err(|_| {
@@ -292,7 +306,9 @@ mod tests {
 
     #[test]
     fn requests_are_read_like_the_reference_reads_them() {
-        for (timeout, expected) in [(json!("5"), 5), (json!(5.0), 5), (json!(true), 1), (json!(-1), -1), (json!(1e300), i64::MAX)] {
+        for (timeout, expected) in
+            [(json!("5"), 5), (json!(5.0), 5), (json!(true), 1), (json!(-1), -1), (json!(1e300), i64::MAX)]
+        {
             let request = read_request(Some(json!({"command": "c", "timeout": timeout, "more": 1})), "body").unwrap();
             assert_eq!(request, ExecuteBashRequest { command: "c".to_owned(), cwd: None, timeout: expected });
         }
@@ -310,7 +326,10 @@ mod tests {
                 {"type": "int_parsing", "loc": ["body", "timeout"], "msg": "Input should be a valid integer, unable to parse string as an integer", "input": "x"},
             ])
         );
-        assert_eq!(problems(json!({})), json!([{"type": "missing", "loc": ["body", "command"], "msg": "Field required", "input": {}}]));
+        assert_eq!(
+            problems(json!({})),
+            json!([{"type": "missing", "loc": ["body", "command"], "msg": "Field required", "input": {}}])
+        );
         assert_eq!(problems(json!([1]))[0]["type"], "model_attributes_type");
         assert_eq!(problems(json!({"command": "c", "timeout": 5.5}))[0]["type"], "int_from_float");
         assert_eq!(problems(json!({"command": "c", "timeout": null}))[0]["type"], "int_type");
@@ -318,7 +337,15 @@ mod tests {
 
     #[test]
     fn times_without_a_zone_are_utc() {
-        for text in ["2026-01-01T00:00:01Z", "2026-01-01T00:00:01", "2026-01-01 00:00:01", "2026-01-01T02:00:01+02:00", "2026-01-01T02:00:01 02:00", "1767225601", "1767225601000"] {
+        for text in [
+            "2026-01-01T00:00:01Z",
+            "2026-01-01T00:00:01",
+            "2026-01-01 00:00:01",
+            "2026-01-01T02:00:01+02:00",
+            "2026-01-01T02:00:01 02:00",
+            "1767225601",
+            "1767225601000",
+        ] {
             assert_eq!(read_micros(text), Some(1_767_225_601_000_000), "{text}");
         }
         assert_eq!(read_micros("2026-01-01"), Some(1_767_225_600_000_000));

@@ -119,7 +119,8 @@ async fn archive(
     let format = format.unwrap_or(ArchiveFormat::GitDelta);
     let base_ref = query.text("base_ref").map(str::to_owned);
     let excludes = query.all("exclude").into_iter().map(str::to_owned).collect();
-    let request = ArchiveRequest { path, format, base_ref: base_ref.clone(), default_excludes, excludes, limit: MAX_ARCHIVE };
+    let request =
+        ArchiveRequest { path, format, base_ref: base_ref.clone(), default_excludes, excludes, limit: MAX_ARCHIVE };
     let archive = app.git.archive(request).await?;
     let described = description(&archive, base_ref);
     let mut response = send(archive.download, format.media_type(), &headers).await?;

@@ -56,7 +56,11 @@ fn or_empty<T: Default>(answer: Result<T, GitError>) -> Result<Json<T>, ApiError
     }
 }
 
-async fn changes(Ready(app): Ready, State(state): State<AppState>, mut query: Query) -> Result<Json<Vec<GitChange>>, ApiError> {
+async fn changes(
+    Ready(app): Ready,
+    State(state): State<AppState>,
+    mut query: Query,
+) -> Result<Json<Vec<GitChange>>, ApiError> {
     let path = query.required("path");
     query.finish()?;
     state.clock().touch();
@@ -81,7 +85,11 @@ async fn diff(Ready(app): Ready, State(state): State<AppState>, mut query: Query
     }
 }
 
-async fn commits(Ready(app): Ready, State(state): State<AppState>, mut query: Query) -> Result<Json<GitCommitsPage>, ApiError> {
+async fn commits(
+    Ready(app): Ready,
+    State(state): State<AppState>,
+    mut query: Query,
+) -> Result<Json<GitCommitsPage>, ApiError> {
     let path = query.required("path");
     let limit = number(&mut query, "limit", 50, 200);
     query.finish()?;
@@ -166,7 +174,9 @@ mod tests {
 
     #[test]
     fn only_hexadecimal_names_of_commits_pass() {
-        for (text, expected) in [("abcd", true), ("ABCDEF0123", true), ("abc", false), ("--all", false), ("HEAD~1", false)] {
+        for (text, expected) in
+            [("abcd", true), ("ABCDEF0123", true), ("abc", false), ("--all", false), ("HEAD~1", false)]
+        {
             assert_eq!(is_sha(text), expected, "{text}");
         }
         assert!(!is_sha(&"a".repeat(65)));
@@ -174,7 +184,9 @@ mod tests {
 
     #[test]
     fn limits_start_at_one() {
-        for (text, kind) in [("limit=0", "greater_than_equal"), ("limit=201", "less_than_equal"), ("limit=x", "int_parsing")] {
+        for (text, kind) in
+            [("limit=0", "greater_than_equal"), ("limit=201", "less_than_equal"), ("limit=x", "int_parsing")]
+        {
             let mut query = Query::parse(text);
             number(&mut query, "limit", 50, 200);
             let Err(ApiError::Invalid(problems)) = query.finish() else { panic!("{text}") };

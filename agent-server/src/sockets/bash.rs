@@ -123,7 +123,8 @@ async fn start(bytes: &[u8], bash: &BashService) -> Result<(), BashError> {
     }
     let request = read_request(Some(frame), "frame").map_err(|problems| {
         let line = |problem: &crate::validation::Problem| {
-            let place: Vec<String> = problem.loc.iter().map(|part| part.to_string().trim_matches('"').to_owned()).collect();
+            let place: Vec<String> =
+                problem.loc.iter().map(|part| part.to_string().trim_matches('"').to_owned()).collect();
             format!("{}: {}", place.join("."), problem.msg)
         };
         BashError::now("ValidationError", problems.iter().map(line).collect::<Vec<_>>().join("; "))

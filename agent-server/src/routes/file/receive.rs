@@ -3,20 +3,14 @@
 use std::time::Duration;
 
 use axum::{
-    extract::{FromRequest as _, Multipart, Request, State, multipart::Field},
     Json,
+    extract::{FromRequest as _, Multipart, Request, State, multipart::Field},
 };
 use openhands_protocol::file::FileUploadResult;
 use openhands_workspace::file::Upload;
 use serde_json::{Value, json};
 
-use crate::{
-    error::ApiError,
-    extract::Ready,
-    query::Query,
-    state::AppState,
-    validation::Problem,
-};
+use crate::{error::ApiError, extract::Ready, query::Query, state::AppState, validation::Problem};
 
 /// Most bytes of one file.
 const MAX_UPLOAD: u64 = 16 * 1024 * 1024 * 1024;

@@ -21,7 +21,11 @@ const CHUNK_BYTES: usize = 128 * 1024;
 ///
 /// # Errors
 /// 400 for a range that makes no sense, 500 when the file cannot be read.
-pub(super) async fn send(download: Download, media_type: &'static str, asked: &HeaderMap) -> Result<Response, ApiError> {
+pub(super) async fn send(
+    download: Download,
+    media_type: &'static str,
+    asked: &HeaderMap,
+) -> Result<Response, ApiError> {
     let (tag, modified) = (download.tag(), http_date(&download));
     let part = match wanted(asked, &tag, &modified) {
         None => Part::Whole,
@@ -48,7 +52,9 @@ pub(super) async fn send(download: Download, media_type: &'static str, asked: &H
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
     headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     headers.insert(header::CONTENT_LENGTH, length.into());
-    for (name, value) in [(header::CONTENT_DISPOSITION, disposition), (header::LAST_MODIFIED, modified), (header::ETAG, tag)] {
+    for (name, value) in
+        [(header::CONTENT_DISPOSITION, disposition), (header::LAST_MODIFIED, modified), (header::ETAG, tag)]
+    {
         if let Ok(value) = HeaderValue::from_str(&value) {
             headers.insert(name, value);
         }
@@ -66,7 +72,10 @@ pub(super) async fn send(download: Download, media_type: &'static str, asked: &H
 enum Part {
     Whole,
     /// Both included.
-    Bytes { from: u64, to: u64 },
+    Bytes {
+        from: u64,
+        to: u64,
+    },
     /// The range lies behind the end.
     Nothing,
 }
@@ -112,7 +121,11 @@ fn http_date(download: &Download) -> String {
 
 fn disposition(name: &str) -> String {
     let escaped = percent_encoded(name);
-    if escaped == name { format!("attachment; filename=\"{name}\"") } else { format!("attachment; filename*=utf-8''{escaped}") }
+    if escaped == name {
+        format!("attachment; filename=\"{name}\"")
+    } else {
+        format!("attachment; filename*=utf-8''{escaped}")
+    }
 }
 
 /// The text with every byte escaped that is no letter, digit or one of `-._~`.

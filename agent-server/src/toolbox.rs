@@ -1,0 +1,45 @@
+//! The tools and models of this server, in the shape that conversations ask for them.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use openhands_conversation::{LlmFactory, ToolRequest, Toolbox};
+use openhands_tools::{Registry, Tool, ToolSetup};
+
+/// The names an agent may give in `tools`.
+pub const TOOL_NAMES: [&str; 5] = ["file_editor", "finish", "task_tracker", "terminal", "think"];
+
+/// The built-in tools.
+pub struct StockTools(Registry);
+
+impl Default for StockTools {
+    fn default() -> Self {
+        Self(Registry::stock())
+    }
+}
+
+impl Toolbox for StockTools {
+    fn build(&self, request: &ToolRequest<'_>) -> Result<Vec<Arc<dyn Tool>>, String> {
+        let setup = ToolSetup { working_dir: request.working_dir.to_owned(), ..ToolSetup::default() };
+        self.0.build(request.tools, request.include_default_tools, &setup).map_err(|error| error.to_string())
+    }
+}
+
+/// Makes model clients. Keys that a model's configuration leaves out are looked up in this process's environment and in
+/// `variables`, which win.
+pub fn models(variables: &BTreeMap<String, String>) -> LlmFactory {
+    let mut environment: openhands_llm::Environment = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    environment.extend(variables.clone());
+    Arc::new(move |config| openhands_llm::client_for(config, &environment))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_listed_names_are_the_registered_ones() {
+        assert_eq!(Registry::stock().names().collect::<Vec<_>>(), TOOL_NAMES);
+    }
+}
