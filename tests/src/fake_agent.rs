@@ -85,6 +85,7 @@ impl Agent {
             .route("/ready", get(|| async { Json(json!({"status": "ready"})) }))
             .route("/api/init", get(init_state).post(init))
             .route("/api/conversations", post(start))
+            .route("/api/conversations/count", get(count))
             .route("/api/conversations/{id}", get(conversation))
             .with_state(Arc::clone(&shared));
         let task = tokio::spawn(async move {
@@ -245,6 +246,13 @@ async fn start(State(shared): State<Arc<Shared>>, headers: HeaderMap, Json(body)
         });
         life.conversations.insert(id, info.clone());
         (StatusCode::CREATED, Json(info)).into_response()
+    })
+}
+
+async fn count(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
+    shared.life(|life| match closed(life, &headers) {
+        Some(refusal) => refusal,
+        None => Json(life.conversations.len()).into_response(),
     })
 }
 

@@ -235,10 +235,12 @@ async fn what_is_missing_is_named_and_heals() -> Result<()> {
             accepted.is_some_and(|a| a["status"] == "False" && text(a, "/message").contains(word) && !text(a, "/reason").is_empty())
         }
     };
-    stage.namespace.reaches("Conversation", "conv", "Accepted=False, names the Secret", SOON, refused("llm")).await?;
+    stage.namespace.reaches("Conversation", "conv", "Accepted=False, names the Secret", SOON, refused("\"llm\"")).await?;
     stage.add(resource::llm_secret(false)).await?;
+    // Secrets without the label are none of the operator's business, so nothing tells it of one. Who is new looks.
+    stage.add(resource::conversation("late", "pool")).await?;
     let unlabelled = refused("openhands.dev/conversation-secret");
-    stage.namespace.reaches("Conversation", "conv", "Accepted=False, names the label", SOON, unlabelled).await?;
+    stage.namespace.reaches("Conversation", "late", "Accepted=False, names the label", SOON, unlabelled).await?;
     let labels = json!({"metadata": {"labels": {resource::SECRET_LABEL: "true"}}, "data": {"api-key": null}, "stringData": {"other": "x"}});
     stage.namespace.merge("Secret", "llm", &labels).await?;
     stage.namespace.reaches("Conversation", "conv", "Accepted=False, names the key", SOON, refused("api-key")).await?;
@@ -250,8 +252,10 @@ async fn what_is_missing_is_named_and_heals() -> Result<()> {
     stage.namespace.reaches("Conversation", "conv", "not ready, names the pool", SOON, no_pool).await?;
     assert_eq!(stage.pods_of("conv").await?.len(), 0, "no pod for a Conversation without a pool");
     stage.add(resource::pool("pool", 1)).await?;
-    let conversation = stage.is("conv", "Started").await?;
-    assert!(is_true(&conversation, "Accepted"), "{}", conversation["status"]);
+    for name in ["conv", "late"] {
+        let conversation = stage.is(name, "Started").await?;
+        assert!(is_true(&conversation, "Accepted"), "{}", conversation["status"]);
+    }
     Ok(())
 }
 
