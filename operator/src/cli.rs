@@ -1,6 +1,10 @@
 //! The command line. Every flag has an environment variable of the same meaning, so that a Deployment can use either.
 
-use std::{net::{IpAddr, SocketAddr}, path::PathBuf, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -144,7 +148,8 @@ impl Controller {
             return Some(url.trim_end_matches('/').to_owned());
         }
         let port = self.report_addr.port();
-        (!self.report_service.is_empty()).then(|| format!("http://{}.{}.svc:{port}", self.report_service, self.namespace))
+        (!self.report_service.is_empty())
+            .then(|| format!("http://{}.{}.svc:{port}", self.report_service, self.namespace))
     }
 }
 

@@ -60,8 +60,7 @@ impl Keyring {
     /// # Errors
     /// When it cannot be read or made, or is damaged.
     pub async fn load(kube: &Kube, namespace: &str, name: &str) -> Result<Self, KeyringError> {
-        let failed =
-            |source| KeyringError::Call { namespace: namespace.to_owned(), name: name.to_owned(), source };
+        let failed = |source| KeyringError::Call { namespace: namespace.to_owned(), name: name.to_owned(), source };
         // A few rounds: somebody else may make or delete it between two calls.
         for _ in 0..3 {
             match kube.get::<Secret>(namespace, name).await {

@@ -129,14 +129,13 @@ impl Connection {
             })?;
             Ok(Answer { request: name.clone(), status: head.status, body: body.to_bytes() })
         };
-        timeout(self.limits.exchange, exchange)
-            .await
-            .map_err(|_| ClientError::Timeout { request: name.clone() })?
+        timeout(self.limits.exchange, exchange).await.map_err(|_| ClientError::Timeout { request: name.clone() })?
     }
 }
 
 fn secret_header(key: &SecretText) -> Result<HeaderValue, String> {
-    let mut value = HeaderValue::from_str(key.expose()).map_err(|_| "the key holds characters that no header takes".to_owned())?;
+    let mut value =
+        HeaderValue::from_str(key.expose()).map_err(|_| "the key holds characters that no header takes".to_owned())?;
     value.set_sensitive(true);
     Ok(value)
 }

@@ -1,11 +1,7 @@
 //! Conversations of a server: start, look, delete.
 
 use http::{Method, StatusCode};
-use openhands_protocol::{
-    ConversationId, ExecutionStatus,
-    metrics::ConversationStats,
-    secret::SecretText,
-};
+use openhands_protocol::{ConversationId, ExecutionStatus, metrics::ConversationStats, secret::SecretText};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -43,8 +39,7 @@ impl Connection {
             request: "POST /api/conversations".to_owned(),
             reason: error.to_string(),
         })?;
-        let answer =
-            self.exchange(Method::POST, "/api/conversations", &Key::Session(key), Some(body)).await?.ok()?;
+        let answer = self.exchange(Method::POST, "/api/conversations", &Key::Session(key), Some(body)).await?.ok()?;
         Ok(if answer.status == StatusCode::CREATED { Started::New } else { Started::Known })
     }
 
@@ -57,8 +52,7 @@ impl Connection {
         key: &SecretText,
         id: ConversationId,
     ) -> Result<Option<ConversationState>, ClientError> {
-        let answer =
-            self.exchange(Method::GET, &format!("/api/conversations/{id}"), &Key::Session(key), None).await?;
+        let answer = self.exchange(Method::GET, &format!("/api/conversations/{id}"), &Key::Session(key), None).await?;
         if answer.status == StatusCode::NOT_FOUND { Ok(None) } else { answer.ok()?.json().map(Some) }
     }
 

@@ -176,7 +176,11 @@ impl World {
                 Answer::Done
             }
             Intent::Verify(uid) => {
-                if self.pods.contains_key(uid) { Answer::Present } else { Answer::Absent }
+                if self.pods.contains_key(uid) {
+                    Answer::Present
+                } else {
+                    Answer::Absent
+                }
             }
             Intent::Lose(_) => {
                 self.lost = true;
@@ -235,7 +239,15 @@ impl Operator {
             (Intent::Verify(_), Answer::Absent) => self.tried.bound_absent = true,
             (Intent::Wait(_) | Intent::Rest(_), _) => self.settled = true,
             // What was done or is not known is read before the next step.
-            (Intent::Pick | Intent::Create | Intent::Bind(_) | Intent::Start(_) | Intent::Discard(_) | Intent::Lose(_), _)
+            (
+                Intent::Pick
+                | Intent::Create
+                | Intent::Bind(_)
+                | Intent::Start(_)
+                | Intent::Discard(_)
+                | Intent::Lose(_),
+                _,
+            )
             | (_, Answer::Unclear | Answer::Present) => {
                 let tried = self.tried;
                 self.refresh(world);
@@ -308,7 +320,10 @@ fn settle(world: &mut World, operators: &mut [Operator; 2]) {
     if !world.lost {
         assert_eq!(facts.pods.len(), 1, "pods were left behind: {world:?}");
         assert_eq!(world.starts, [bound.unwrap().uid], "started where it is bound");
-        assert_eq!(world.pods.values().filter(|pod| pod.claimed).map(|pod| pod.server).collect::<Vec<_>>(), [Server::Open]);
+        assert_eq!(
+            world.pods.values().filter(|pod| pod.claimed).map(|pod| pod.server).collect::<Vec<_>>(),
+            [Server::Open]
+        );
     }
 }
 
@@ -322,14 +337,17 @@ fn the_happy_way_takes_five_steps() {
         operator.step(&mut world, Fault::None);
     }
     let pod: Arc<str> = "pod-0".into();
-    assert_eq!(intents, [
-        Intent::Pick,
-        Intent::Prove(Arc::clone(&pod)),
-        Intent::Init(Arc::clone(&pod)),
-        Intent::Bind(Arc::clone(&pod)),
-        Intent::Start(pod),
-        Intent::Rest(Rest::Following),
-    ]);
+    assert_eq!(
+        intents,
+        [
+            Intent::Pick,
+            Intent::Prove(Arc::clone(&pod)),
+            Intent::Init(Arc::clone(&pod)),
+            Intent::Bind(Arc::clone(&pod)),
+            Intent::Start(pod),
+            Intent::Rest(Rest::Following),
+        ]
+    );
 }
 
 proptest! {

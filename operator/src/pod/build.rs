@@ -8,11 +8,7 @@ use k8s_openapi::{
         LocalObjectReference, ObjectFieldSelector, Pod, PodSecurityContext, PodSpec, Probe, ResourceRequirements,
         SeccompProfile, SecurityContext, Toleration, Volume, VolumeMount,
     },
-    apimachinery::pkg::{
-        api::resource::Quantity,
-        apis::meta::v1::OwnerReference,
-        util::intstr::IntOrString,
-    },
+    apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::OwnerReference, util::intstr::IntOrString},
 };
 use kube::api::ObjectMeta;
 use openhands_crds::template::{ImagePullPolicy, Resources, SandboxTemplate, TaintEffect, TolerationOperator};
@@ -70,6 +66,8 @@ pub struct PodPlan<'a> {
     pub default_image: &'a str,
     /// Image with the server when the template names none; empty when the image has it.
     pub default_server_image: &'a str,
+    /// When images are pulled, unless the template says so.
+    pub default_pull_policy: &'a str,
     /// Which key of the keyring its init key comes from.
     pub key_id: &'a str,
     /// What makes its init key its own.
@@ -188,7 +186,7 @@ fn server(plan: &PodPlan<'_>, injected: bool) -> Container {
     Container {
         name: names::SERVER_CONTAINER.to_owned(),
         image: Some(template.image.as_deref().unwrap_or(plan.default_image).to_owned()),
-        image_pull_policy: Some(pull_policy(template)),
+        image_pull_policy: Some(pull_policy(plan)),
         command: Some(vec![binary]),
         args: Some(vec![
             "--host".to_owned(),
@@ -226,7 +224,7 @@ fn install(plan: &PodPlan<'_>, image: &str) -> Container {
     Container {
         name: "install-agent-server".to_owned(),
         image: Some(image.to_owned()),
-        image_pull_policy: Some(pull_policy(plan.template)),
+        image_pull_policy: Some(pull_policy(plan)),
         args: Some(vec!["install".to_owned(), format!("{INJECTED_DIR}/openhands-agent-server")]),
         resources: Some(quantities(&[("cpu", "50m"), ("memory", "64Mi")], &[("cpu", "1"), ("memory", "128Mi")])),
         security_context: Some(container_security()),
@@ -236,11 +234,8 @@ fn install(plan: &PodPlan<'_>, image: &str) -> Container {
 }
 
 fn environment(plan: &PodPlan<'_>) -> Vec<EnvVar> {
-    let plain = |name: &str, value: &str| EnvVar {
-        name: name.to_owned(),
-        value: Some(value.to_owned()),
-        ..EnvVar::default()
-    };
+    let plain =
+        |name: &str, value: &str| EnvVar { name: name.to_owned(), value: Some(value.to_owned()), ..EnvVar::default() };
     let mut env = vec![
         EnvVar {
             name: "OPENHANDS_POD_UID".to_owned(),
@@ -342,11 +337,12 @@ fn tolerations(template: &SandboxTemplate) -> Vec<Toleration> {
         .collect()
 }
 
-fn pull_policy(template: &SandboxTemplate) -> String {
-    match template.image_pull_policy {
+fn pull_policy(plan: &PodPlan<'_>) -> String {
+    match plan.template.image_pull_policy {
         Some(ImagePullPolicy::Always) => "Always",
-        Some(ImagePullPolicy::IfNotPresent) | None => "IfNotPresent",
+        Some(ImagePullPolicy::IfNotPresent) => "IfNotPresent",
         Some(ImagePullPolicy::Never) => "Never",
+        None => plan.default_pull_policy,
     }
     .to_owned()
 }
@@ -379,6 +375,7 @@ mod tests {
             template: &template,
             default_image: "agent",
             default_server_image: server_image,
+            default_pull_policy: "IfNotPresent",
             key_id: "k",
             nonce: "o",
             key_digest: "d",
@@ -388,7 +385,9 @@ mod tests {
 
     #[test]
     fn the_restricted_profile_is_met_whatever_the_template_says() {
-        for pod in [pod(json!({}), ""), pod(json!({"image": "any", "securityContext": {"useNamespaceRange": true}}), "server")] {
+        for pod in
+            [pod(json!({}), ""), pod(json!({"image": "any", "securityContext": {"useNamespaceRange": true}}), "server")]
+        {
             let spec = &pod["spec"];
             assert_eq!(spec["securityContext"]["runAsNonRoot"], true);
             assert_eq!(spec["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
@@ -418,7 +417,8 @@ mod tests {
 
     #[test]
     fn resources_have_defaults_only_where_nothing_is_said() {
-        let wanted = |resources: Value| pod(json!({"resources": resources}), "")["spec"]["containers"][0]["resources"].clone();
+        let wanted =
+            |resources: Value| pod(json!({"resources": resources}), "")["spec"]["containers"][0]["resources"].clone();
         assert_eq!(
             wanted(json!({"requests": {"memory": "8Gi"}})),
             json!({"requests": {"cpu": "100m", "memory": "8Gi"}, "limits": {"cpu": "2", "memory": "8Gi"}})

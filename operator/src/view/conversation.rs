@@ -3,11 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use openhands_crds::{
-    Conversation, ConversationSpec, ConversationStatus,
-    sandbox::StartPolicy,
-    status::Condition,
-};
+use openhands_crds::{Conversation, ConversationSpec, ConversationStatus, sandbox::StartPolicy, status::Condition};
 
 use super::key::{Key, version_number};
 

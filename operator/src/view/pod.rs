@@ -174,9 +174,11 @@ impl PodView {
 impl From<PodObject> for PodView {
     fn from(pod: PodObject) -> Self {
         let PodObject { metadata, spec, status } = pod;
-        let label = |name: &str| metadata.labels.as_ref().and_then(|all| all.get(name)).map(|value| Arc::from(value.as_str()));
-        let note =
-            |name: &str| metadata.annotations.as_ref().and_then(|all| all.get(name)).map(|value| Arc::from(value.as_str()));
+        let label =
+            |name: &str| metadata.labels.as_ref().and_then(|all| all.get(name)).map(|value| Arc::from(value.as_str()));
+        let note = |name: &str| {
+            metadata.annotations.as_ref().and_then(|all| all.get(name)).map(|value| Arc::from(value.as_str()))
+        };
         let server = status.container_statuses.iter().find(|one| one.name == names::SERVER_CONTAINER);
         let phase = match status.phase.as_deref() {
             Some("Running") => PodPhase::Running,
@@ -275,11 +277,15 @@ mod tests {
             PodView::from(pod).trouble.map(|trouble| trouble.reason)
         };
         assert_eq!(
-            with(json!({"phase": "Pending", "containerStatuses": [{"state": {"waiting": {"reason": "ImagePullBackOff"}}}]})),
+            with(
+                json!({"phase": "Pending", "containerStatuses": [{"state": {"waiting": {"reason": "ImagePullBackOff"}}}]})
+            ),
             Some("ImagePullBackOff".to_owned())
         );
         assert_eq!(
-            with(json!({"phase": "Pending", "containerStatuses": [{"state": {"waiting": {"reason": "ContainerCreating"}}}]})),
+            with(
+                json!({"phase": "Pending", "containerStatuses": [{"state": {"waiting": {"reason": "ContainerCreating"}}}]})
+            ),
             None
         );
         assert_eq!(

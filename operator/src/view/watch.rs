@@ -41,18 +41,24 @@ pub async fn run(
     told: impl Fn(Watched) + Send + Sync + Clone + 'static,
 ) {
     let managed = format!("{}={}", names::MANAGED_BY, names::MANAGER);
-    let conversations = follow(api::<Conversation>(&client, namespace.as_deref()), None, Conversations {
-        world: Arc::clone(&world),
-        told: told.clone(),
-    }, synced.clone());
-    let pools = follow(api::<WarmPool>(&client, namespace.as_deref()), None, Pools {
-        world: Arc::clone(&world),
-        told: told.clone(),
-    }, synced.clone());
-    let pods = follow(api::<PodObject>(&client, namespace.as_deref()), Some(managed), Pods {
-        world,
-        told: told.clone(),
-    }, synced.clone());
+    let conversations = follow(
+        api::<Conversation>(&client, namespace.as_deref()),
+        None,
+        Conversations { world: Arc::clone(&world), told: told.clone() },
+        synced.clone(),
+    );
+    let pools = follow(
+        api::<WarmPool>(&client, namespace.as_deref()),
+        None,
+        Pools { world: Arc::clone(&world), told: told.clone() },
+        synced.clone(),
+    );
+    let pods = follow(
+        api::<PodObject>(&client, namespace.as_deref()),
+        Some(managed),
+        Pods { world, told: told.clone() },
+        synced.clone(),
+    );
     let secrets = follow(
         api::<PartialObjectMeta<Secret>>(&client, namespace.as_deref()),
         Some(format!("{CONVERSATION_SECRET_LABEL}=true")),

@@ -254,6 +254,26 @@ impl World {
         self.write().waiting_for_secret.entry(secret.clone()).or_default().insert(conversation.clone());
     }
 
+    /// A Conversation misses a Secret no more.
+    pub fn stop_waiting_for_secret(&self, secret: &Key, conversation: &Key) {
+        let mut inner = self.write();
+        if let Some(waiting) = inner.waiting_for_secret.get_mut(secret) {
+            waiting.remove(conversation);
+            if waiting.is_empty() {
+                inner.waiting_for_secret.remove(secret);
+            }
+        }
+    }
+
+    /// Pods of Conversations that are not known (any more).
+    pub fn orphans(&self) -> Vec<Arc<PodView>> {
+        let inner = self.read();
+        let orphaned = |uid: &&Arc<str>| !inner.by_uid.contains_key(*uid);
+        let keys =
+            inner.pods_of_conversation.keys().filter(orphaned).filter_map(|uid| inner.pods_of_conversation.get(uid));
+        keys.flatten().filter_map(|key| inner.pods.get(key)).cloned().collect()
+    }
+
     /// Conversations that miss a Secret; they are taken off the list.
     pub fn waiters_for_secret(&self, secret: &Key) -> Vec<Key> {
         self.write().waiting_for_secret.remove(secret).into_iter().flatten().collect()
