@@ -40,7 +40,6 @@ const OPERATIONS: &[(&str, &str)] = &[
     ("POST", "/api/conversations/{conversation_id}/children"),
     ("POST", "/api/conversations/{conversation_id}/navigate"),
     ("GET", "/api/tools/catalog"),
-    ("GET", "/api/git/repositories/search"),
     ("GET", "/api/skills/catalog"),
     ("POST", "/api/skills/sync"),
     ("POST", "/api/skills/install"),
