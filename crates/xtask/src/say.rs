@@ -1,13 +1,8 @@
 //! What a person sees: lines and timed steps, all on standard error. Standard output is left to results that another
 //! program may read. Knows nothing of what the steps do.
-#![expect(
-    clippy::print_stderr,
-    clippy::print_stdout,
-    reason = "the one place of this program that writes to the terminal"
-)]
 
 use std::fmt::Display;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -20,12 +15,14 @@ const HEARTBEAT: Duration = Duration::from_secs(20);
 
 /// Writes one line for the person.
 pub(crate) fn line(text: impl Display) {
-    eprintln!("{text}");
+    // Nobody is left to be told when the terminal is gone.
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
 /// Writes one line that is the result of the command.
 pub(crate) fn result(text: impl Display) {
-    println!("{text}");
+    // As with `| head`: whoever stopped reading has seen enough.
+    let _ = writeln!(std::io::stdout().lock(), "{text}");
 }
 
 /// Runs `work` under a name, shows that it is alive, and tells how long it took.
@@ -39,8 +36,8 @@ pub(crate) fn step<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T>
     signal.end();
     let took = seconds(started.elapsed());
     match &outcome {
-        Ok(_) => eprintln!("  ok    {name} ({took})"),
-        Err(_) => eprintln!("  FAIL  {name} ({took})"),
+        Ok(_) => line(format!("  ok    {name} ({took})")),
+        Err(_) => line(format!("  FAIL  {name} ({took})")),
     }
     outcome
 }
@@ -72,13 +69,13 @@ impl Signal {
             bar.enable_steady_tick(Duration::from_millis(120));
             return Self::Spinner(bar);
         }
-        eprintln!("  ...   {name}");
+        line(format!("  ...   {name}"));
         let (stop, stopped) = channel::<()>();
         let name = name.to_owned();
         let started = Instant::now();
         let beat = std::thread::spawn(move || {
             while stopped.recv_timeout(HEARTBEAT) == Err(RecvTimeoutError::Timeout) {
-                eprintln!("  ...   {name}: still running after {}", seconds(started.elapsed()));
+                line(format!("  ...   {name}: still running after {}", seconds(started.elapsed())));
             }
         });
         Self::Lines(stop, beat)
