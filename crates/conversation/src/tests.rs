@@ -1,1 +1,9 @@
-//! Tests of whole conversations.
+//! Whole conversations on a real store, with a scripted model and simple tools.
+
+mod confirmation;
+mod control;
+mod crash;
+mod failures;
+mod stage;
+mod storage;
+mod turns;
