@@ -170,8 +170,11 @@ impl OpenAiClient {
     /// The provider's text with its source; the key is taken out, which some providers repeat.
     fn told(&self, text: &str, status: Option<u16>) -> String {
         let text = match &self.endpoint.key {
-            Some(key) => text.replace(key.expose().trim(), openhands_protocol::secret::MASK),
-            None => text.to_owned(),
+            // A placeholder such as "x" is no secret, and would leave no text.
+            Some(key) if key.expose().trim().len() >= 6 => {
+                text.replace(key.expose().trim(), openhands_protocol::secret::MASK)
+            }
+            _ => text.to_owned(),
         };
         let status = status.map(|status| format!(", HTTP {status}")).unwrap_or_default();
         format!("{text} (from {}{status})", self.config.model)

@@ -11,8 +11,6 @@ mod recover;
 mod tests;
 mod writer;
 
-pub(crate) use writer::{lock_within, open_lock};
-
 use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},

@@ -10,21 +10,16 @@ mod record;
 mod tests;
 
 use std::{
-    fs::File,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use rustix::fs::{FlockOperation, flock};
 use tokio::{sync::watch, task::JoinHandle};
 
 pub use self::owner::LeaseOwner;
 use self::record::Record;
-use crate::{
-    error::StoreError,
-    event_log::{lock_within, open_lock},
-};
+use crate::{error::StoreError, file_lock::FileLock};
 
 const FILE: &str = "owner_lease.json";
 const LOCK: &str = ".owner_lease.lock";
@@ -150,7 +145,7 @@ impl Lease {
     }
 
     /// Holds the lease's lock for a write, after making sure that the lease is still ours.
-    pub(crate) fn hold(&self) -> Result<Option<LeaseLock>, StoreError> {
+    pub(crate) fn hold(&self) -> Result<Option<FileLock>, StoreError> {
         let Some(held) = &self.0 else { return Ok(None) };
         let lock = lock(&held.dir)?;
         held.check()?;
@@ -201,20 +196,8 @@ async fn renew_for_ever(lease: std::sync::Weak<Held>, every: Duration) {
     }
 }
 
-/// The lease's lock while it lives.
-pub(crate) struct LeaseLock(File);
-
-impl Drop for LeaseLock {
-    fn drop(&mut self) {
-        let _ = flock(&self.0, FlockOperation::Unlock);
-    }
-}
-
-fn lock(dir: &Path) -> Result<LeaseLock, StoreError> {
-    let path = dir.join(LOCK);
-    let file = open_lock(&path)?;
-    lock_within(&file, &path, LOCK_LIMIT)?;
-    Ok(LeaseLock(file))
+fn lock(dir: &Path) -> Result<FileLock, StoreError> {
+    FileLock::take(&dir.join(LOCK), LOCK_LIMIT)
 }
 
 fn now() -> f64 {

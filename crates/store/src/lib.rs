@@ -11,6 +11,7 @@ pub mod error;
 pub mod event;
 pub mod event_log;
 mod event_name;
+mod file_lock;
 pub mod lease;
 pub mod side_file;
 pub mod state_file;

@@ -324,6 +324,29 @@ fn a_log_works_without_a_runtime() {
     assert_eq!(EventLog::open(dir.path()).unwrap().len(), 1);
 }
 
+#[test]
+fn work_that_a_runtime_dropped_is_done_by_the_next() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = EventLog::open(dir.path()).unwrap();
+    // The only blocking thread is busy until the runtime is gone, so the round is dropped before it began.
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).max_blocking_threads(1).build().unwrap();
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    runtime.spawn_blocking(move || released.recv());
+    runtime.block_on(async { log.append(&event(&id(0))).unwrap() });
+    runtime.shutdown_background();
+    drop(release);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let limit = std::time::Duration::from_secs(20);
+    runtime.block_on(async {
+        // Which of the two sees the loss depends on when the old runtime drops its queue.
+        if tokio::time::timeout(limit, log.commit()).await.unwrap().is_err() {
+            tokio::time::timeout(limit, log.commit()).await.unwrap().unwrap();
+        }
+    });
+    assert_eq!(EventLog::open(dir.path()).unwrap().len(), 1);
+}
+
 #[tokio::test]
 async fn a_server_that_lost_its_lease_writes_nothing_more() {
     let (dir, log) = log_of(1).await;

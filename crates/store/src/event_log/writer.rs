@@ -8,16 +8,15 @@ use std::{
     fs::{self, File, OpenOptions},
     io,
     os::unix::fs::OpenOptionsExt as _,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use openhands_protocol::EventId;
-use rustix::fs::{FlockOperation, flock};
 use tokio::sync::watch;
 
 use super::recover::Recovered;
@@ -26,6 +25,7 @@ use crate::{
     error::StoreError,
     event::StoredEvent,
     event_name::{LOCK_FILE, event_file, marker_file},
+    file_lock::FileLock,
     lease::Lease,
 };
 
@@ -58,7 +58,6 @@ struct Disk {
     /// Files with a name that were not synced.
     unsynced: Vec<(u64, EventId)>,
     marker: Option<u64>,
-    lock: Option<File>,
 }
 
 #[derive(Clone, Default)]
@@ -79,7 +78,6 @@ impl Writer {
             disk: Mutex::new(Disk {
                 unsynced: unsynced.map(|(seq, id)| (seq, id.clone())).collect(),
                 marker: found.marker,
-                lock: None,
             }),
             written: AtomicU64::new(found.ids.len() as u64),
             progress: watch::Sender::new(Progress { durable: found.durable, ..Progress::default() }),
@@ -119,8 +117,8 @@ impl Writer {
     /// Starts a round unless one is running, which will see what is queued.
     pub(super) fn wake(self: &Arc<Self>) {
         if !std::mem::replace(&mut self.lock_queue().running, true) {
-            let this = Arc::clone(self);
-            atomic::off_the_workers(move || this.rounds());
+            let job = Job { writer: Arc::clone(self), begun: false };
+            atomic::off_the_workers(move || job.run());
         }
     }
 
@@ -168,25 +166,30 @@ impl Writer {
             };
             if let Err(error) = self.round(&mut disk, &batch, sync) {
                 tracing::error!(dir = %self.events_dir.display(), %error, cause = cause(&error), "events could not be stored");
-                {
-                    let mut queue = self.lock_queue();
-                    for stored in batch.into_iter().rev() {
-                        queue.pending.push_front(stored);
-                    }
-                    queue.wanted = 0;
-                    queue.running = false;
-                }
-                self.progress.send_modify(|progress| {
-                    progress.failures += 1;
-                    progress.error = Some(error);
-                });
+                self.give_up(batch, error);
                 return;
             }
         }
     }
 
+    /// Puts a batch back and tells everybody who waits.
+    fn give_up(&self, batch: Vec<Arc<StoredEvent>>, error: StoreError) {
+        {
+            let mut queue = self.lock_queue();
+            for stored in batch.into_iter().rev() {
+                queue.pending.push_front(stored);
+            }
+            queue.wanted = 0;
+            queue.running = false;
+        }
+        self.progress.send_modify(|progress| {
+            progress.failures += 1;
+            progress.error = Some(error);
+        });
+    }
+
     fn round(&self, disk: &mut Disk, batch: &[Arc<StoredEvent>], sync: bool) -> Result<(), StoreError> {
-        self.write(disk, batch, sync)?;
+        self.write(batch, sync)?;
         let written = batch.last().map_or_else(|| self.written(), |stored| stored.seq + 1);
         self.written.store(written, Ordering::Release);
         if !sync {
@@ -207,12 +210,12 @@ impl Writer {
         Ok(())
     }
 
-    fn write(&self, disk: &mut Disk, batch: &[Arc<StoredEvent>], sync: bool) -> Result<(), StoreError> {
+    fn write(&self, batch: &[Arc<StoredEvent>], sync: bool) -> Result<(), StoreError> {
         if batch.is_empty() {
             return Ok(());
         }
         let mut files = Vec::with_capacity(batch.len());
-        let result = self.write_unnamed(&mut files, batch, sync).and_then(|()| self.name(disk, &files, batch));
+        let result = self.write_unnamed(&mut files, batch, sync).and_then(|()| self.name(&files, batch));
         if result.is_err() {
             // A full disk must not be filled further by each attempt; those that got their name are gone from here already.
             files.iter().for_each(|path| drop(fs::remove_file(path)));
@@ -240,8 +243,8 @@ impl Writer {
 
     /// Names appear only while the lock is held and the lease is ours, so that a server that lost its conversation in its sleep
     /// cannot write over its successor.
-    fn name(&self, disk: &mut Disk, files: &[PathBuf], batch: &[Arc<StoredEvent>]) -> Result<(), StoreError> {
-        let _lock = lock_log(&self.events_dir, &mut disk.lock)?;
+    fn name(&self, files: &[PathBuf], batch: &[Arc<StoredEvent>]) -> Result<(), StoreError> {
+        let _lock = FileLock::take(&self.events_dir.join(LOCK_FILE), Duration::from_secs(LOCK_SECONDS))?;
         let _owned = self.lease.get().map(Lease::hold).transpose()?;
         for (path, stored) in files.iter().zip(batch) {
             let name = self.events_dir.join(event_file(stored.seq, &stored.id));
@@ -275,49 +278,27 @@ impl Writer {
     }
 }
 
-fn cause(error: &StoreError) -> Option<String> {
-    std::error::Error::source(error).map(ToString::to_string)
+/// Rounds on their way to a thread. A runtime that shuts down drops them instead, and nobody may wait for ever then.
+struct Job {
+    writer: Arc<Writer>,
+    begun: bool,
 }
 
-/// The log's lock while it lives.
-struct Locked<'a>(&'a File);
-
-impl Drop for Locked<'_> {
-    fn drop(&mut self) {
-        let _ = flock(self.0, FlockOperation::Unlock);
+impl Job {
+    fn run(mut self) {
+        self.begun = true;
+        self.writer.rounds();
     }
 }
 
-fn lock_log<'a>(events_dir: &Path, lock: &'a mut Option<File>) -> Result<Locked<'a>, StoreError> {
-    let path = events_dir.join(LOCK_FILE);
-    let file = match lock {
-        Some(file) => file,
-        None => lock.insert(open_lock(&path)?),
-    };
-    lock_within(file, &path, Duration::from_secs(LOCK_SECONDS))?;
-    Ok(Locked(file))
-}
-
-pub(crate) fn open_lock(path: &Path) -> Result<File, StoreError> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false).mode(0o600);
-    options.open(path).map_err(StoreError::io("open", path))
-}
-
-/// Takes an exclusive lock, blocking for at most `limit`.
-pub(crate) fn lock_within(file: &File, path: &Path, limit: Duration) -> Result<(), StoreError> {
-    let until = Instant::now() + limit;
-    loop {
-        match flock(file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(()),
-            Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) if Instant::now() < until => {
-                // The other side holds it for the length of one rename.
-                std::thread::park_timeout(Duration::from_millis(2));
-            }
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                return Err(StoreError::Locked { path: path.to_owned(), seconds: limit.as_secs() });
-            }
-            Err(error) => return Err(StoreError::io("lock", path)(error.into())),
+impl Drop for Job {
+    fn drop(&mut self) {
+        if !self.begun {
+            self.writer.give_up(Vec::new(), StoreError::Stopped);
         }
     }
+}
+
+fn cause(error: &StoreError) -> Option<String> {
+    std::error::Error::source(error).map(ToString::to_string)
 }
