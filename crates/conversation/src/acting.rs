@@ -48,7 +48,10 @@ pub(crate) struct Workplace {
     pub(crate) variables: BTreeMap<String, String>,
 }
 
-/// How one action ended.
+/// How the task of an action ended, and which one.
+pub(crate) type ActionEnd = Result<(Id, Outcome), JoinError>;
+
+/// How one action ended; a failure of the store means that it was not executed.
 type Outcome = Result<Result<Observation, ToolError>, StoreError>;
 
 /// A batch at work.
@@ -152,7 +155,7 @@ impl Acting {
     }
 
     /// Waits until an action has ended. May be dropped and called again. `None`: nothing runs any more.
-    pub(crate) async fn ended(&mut self) -> Option<Result<(Id, Outcome), JoinError>> {
+    pub(crate) async fn ended(&mut self) -> Option<ActionEnd> {
         self.tasks.join_next_with_id().await
     }
 
@@ -160,7 +163,7 @@ impl Acting {
     ///
     /// # Errors
     /// The action was not durable, so it was not executed: the log cannot be written.
-    pub(crate) fn take(&mut self, ended: Result<(Id, Outcome), JoinError>) -> Result<(), StoreError> {
+    pub(crate) fn take(&mut self, ended: ActionEnd) -> Result<(), StoreError> {
         let (id, outcome) = match ended {
             Ok((id, outcome)) => (id, outcome?),
             Err(error) => (error.id(), Err(ToolError(format!("the tool broke down ({error})")))),

@@ -45,7 +45,7 @@ pub(crate) enum Command {
         reply: Reply<Result<(), UpdateError>>,
     },
     /// From the background call that made a title.
-    Titled(crate::title::Titled),
+    Titled(Box<crate::title::Titled>),
     Close {
         delete: bool,
         reply: Reply<()>,

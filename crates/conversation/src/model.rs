@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use openhands_llm::{Delta, LlmClient, LlmError, LlmRequest, LlmResponse};
 use openhands_protocol::{Event, LlmConfig, Source, event::StreamingDeltaEvent, time};
 use openhands_secrets::{SecretRegistry, StreamMask};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -22,11 +22,17 @@ use crate::{
 /// How long a cancelled call may take to end before it is dropped.
 const GRACE: Duration = Duration::from_secs(2);
 
+/// What a call gave and how long it took.
+type Outcome = (Result<LlmResponse, LlmError>, Duration);
+
+/// How the task of a call ended.
+pub(crate) type CallEnd = Result<Outcome, JoinError>;
+
 /// A call on its way.
 pub(crate) struct Asking {
     /// Lent to the call; comes back when it has ended.
     request: Arc<LlmRequest>,
-    call: JoinHandle<(Result<LlmResponse, LlmError>, Duration)>,
+    call: JoinHandle<Outcome>,
     cancel: CancellationToken,
 }
 
@@ -63,15 +69,12 @@ impl Asking {
     }
 
     /// Waits for the end. May be dropped and called again.
-    pub(crate) async fn ended(&mut self) -> Result<(Result<LlmResponse, LlmError>, Duration), tokio::task::JoinError> {
+    pub(crate) async fn ended(&mut self) -> CallEnd {
         (&mut self.call).await
     }
 
     /// Puts the end and the request together.
-    pub(crate) fn finish(
-        self,
-        ended: Result<(Result<LlmResponse, LlmError>, Duration), tokio::task::JoinError>,
-    ) -> Asked {
+    pub(crate) fn finish(self, ended: CallEnd) -> Asked {
         let (result, latency) = ended.unwrap_or_else(|error| {
             (Err(LlmError::Internal(format!("the model call broke off: {error}"))), Duration::ZERO)
         });

@@ -1,22 +1,19 @@
 //! Drives a run: asks the machine what is next, does it, and feeds back what came of it.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Instant};
 
 use openhands_agent::{Answer, Machine, Next, Progress};
 use openhands_llm::{LlmClient, LlmError, LlmRequest, LlmResponse};
 use openhands_protocol::{Content, Event, ExecutionStatus, Message, Source, error::Classification, event::MarkerEvent};
 use openhands_store::StoreError;
-use tokio::{sync::OwnedSemaphorePermit, task::JoinError};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    acting::Acting,
+    acting::{Acting, ActionEnd},
     core::draft,
     echo, failure,
-    model::{self, Asking, Stream},
+    model::{self, Asking, CallEnd, Stream},
     saver,
     task::Task,
 };
@@ -42,13 +39,8 @@ enum Activity {
 
 /// Something a run waited for has ended.
 pub(crate) enum Ended {
-    Call(Result<(Result<LlmResponse, LlmError>, Duration), JoinError>),
-    Action(
-        Result<
-            (tokio::task::Id, Result<Result<openhands_tools::Observation, openhands_tools::ToolError>, StoreError>),
-            JoinError,
-        >,
-    ),
+    Call(Box<CallEnd>),
+    Action(Box<ActionEnd>),
 }
 
 impl Run {
@@ -56,9 +48,9 @@ impl Run {
     pub(crate) async fn ended(&mut self) -> Ended {
         match &mut self.activity {
             Activity::Nothing => std::future::pending().await,
-            Activity::Asking(asking) => Ended::Call(asking.ended().await),
+            Activity::Asking(asking) => Ended::Call(Box::new(asking.ended().await)),
             Activity::Acting(acting) => match acting.ended().await {
-                Some(ended) => Ended::Action(ended),
+                Some(ended) => Ended::Action(Box::new(ended)),
                 None => std::future::pending().await,
             },
         }
@@ -191,20 +183,17 @@ impl Task {
     /// Takes up the end of a call or an action, and goes on.
     pub(crate) fn ended(&mut self, ended: Ended) -> Result<(), StoreError> {
         match ended {
-            Ended::Call(ended) => self.answered(ended)?,
+            Ended::Call(ended) => self.answered(*ended)?,
             Ended::Action(ended) => {
                 let Some(Run { activity: Activity::Acting(acting), .. }) = &mut self.run else { return Ok(()) };
-                acting.take(ended)?;
+                acting.take(*ended)?;
                 self.tell_results()?;
             }
         }
         self.proceed()
     }
 
-    fn answered(
-        &mut self,
-        ended: Result<(Result<LlmResponse, LlmError>, Duration), JoinError>,
-    ) -> Result<(), StoreError> {
+    fn answered(&mut self, ended: CallEnd) -> Result<(), StoreError> {
         let Some(run) = &mut self.run else { return Ok(()) };
         let Activity::Asking(asking) = std::mem::replace(&mut run.activity, Activity::Nothing) else { return Ok(()) };
         run.progress.cleared = false;

@@ -162,7 +162,7 @@ impl Task {
                 let _ = reply.send(result);
             }
             Command::Titled(titled) => {
-                let result = self.titled(titled);
+                let result = self.titled(*titled);
                 self.note(result);
             }
             // Handled by the loop, which ends with it.
@@ -236,7 +236,7 @@ impl Task {
                 () = closing.cancelled() => return,
             };
             if let Some(mailbox) = mailbox.upgrade() {
-                let _ = mailbox.send(Command::Titled(titled)).await;
+                let _ = mailbox.send(Command::Titled(Box::new(titled))).await;
             }
         });
     }

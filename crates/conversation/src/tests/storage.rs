@@ -48,10 +48,8 @@ async fn everything_survives_a_restart() {
     let again = stage.load().await;
     assert_eq!(events(&again), before);
     let mut found = again.info();
-    for changing in ["updated_at"] {
-        info[changing].take();
-        found[changing].take();
-    }
+    info["updated_at"].take();
+    found["updated_at"].take();
     assert_eq!(found, info);
     turn(&again, "again").await;
     assert!(story(&again).contains(&"result TOKEN=<secret-hidden>".to_owned()), "the secret survived");
