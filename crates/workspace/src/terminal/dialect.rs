@@ -4,15 +4,17 @@
 //! them, so there is no echo, no line limit, no history, and input left over from a program is never taken for a command.
 //! After each command the loop takes a token from the same pipe and prints it as part of a mark. The token is unknown to
 //! everybody while the command runs and the pipe is closed for it, so that no output can pretend to be the end.
-//! An interrupt or a stopped job throws bash out of the loop; it then shows its prompt, which is a mark too, and one empty
-//! line on the terminal brings the loop back.
+//! An interrupt throws bash out of the loop and into it again; after a stopped job it shows its prompt, which is a mark too, and
+//! one empty line on the terminal brings the loop back. Either may hit while the loop reads from the pipe. So every command
+//! begins with a word that only both ends know, and tokens begin with it, too; the loop skips what is neither, and asks for a
+//! new token whenever it begins or skips. A token whose command was lost is answered like any other.
 //!
 //! Other shells (`sh`) have no such hook: they read the command from a file that is sourced by a typed line, and their prompt
 //! is the mark. That is weaker (the token lives as long as the session) but needs POSIX only.
 
 use std::{fmt::Write as _, os::fd::RawFd};
 
-use super::marker::{FIELD, MARK_END, MARK_START, PROMPT_START};
+use super::marker::{AGAIN, FIELD, MARK_END, MARK_START, PROMPT_START};
 
 /// The family of a shell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +34,8 @@ pub(super) struct BashWiring {
     pub(super) report: RawFd,
     /// Marks bash's own prompt.
     pub(super) prompt_token: String,
+    /// Begins every command and every token on the pipe.
+    pub(super) sync: String,
     /// Whether the user's start files are read.
     pub(super) start_files: bool,
 }
@@ -46,7 +50,7 @@ pub(super) fn bash_bootstrap(control: RawFd) -> String {
 /// The loop is not a function: in one, `declare` would make local variables. Everything of ours runs with errors redirected
 /// away, which also hides it from `set -x`. `__oh_back && :` restores `$?` without setting off `set -e` or an ERR trap.
 pub(super) fn bash_preparation(wiring: &BashWiring) -> String {
-    let BashWiring { control, report, prompt_token, start_files } = wiring;
+    let BashWiring { control, report, prompt_token, sync, start_files } = wiring;
     let mut script = String::from("export -n PROMPT_COMMAND PS1 PS2\n");
     if *start_files {
         script.push_str(
@@ -54,16 +58,20 @@ pub(super) fn bash_preparation(wiring: &BashWiring) -> String {
         );
     }
     let mark = mark_format();
+    let read = format!("IFS= read -r -d '' -u {control}");
     let serve = format!(
-        "while {{ __oh_status=$?; \
-           if [[ -n $__oh_busy ]]; then \
-             IFS= read -r -d '' -u {control} __oh_token; \
-             printf '{mark}' \"$__oh_token\" \"$__oh_status\" \"${{!:-}}\" \"$PWD\" \"$PATH\" \"$__oh_token\" >&{report}; \
-             __oh_busy= __oh_token=; \
-           fi; \
+        "{{ __oh_status=$?; printf %s \"$__oh_again\" >&{report}; __oh_back && :; }} 2>/dev/null; \
+         while {{ __oh_status=$?; \
            PROMPT_COMMAND=$__oh_serve PS1=$__oh_prompt PS2=; \
-           IFS= read -r -d '' -u {control} __oh_setup || exit; eval \"$__oh_setup\"; __oh_setup=; \
-           IFS= read -r -d '' -u {control} __oh_command || exit; __oh_busy=1; \
+           while {read} __oh_word || exit; [[ $__oh_word != \"$__oh_sync\" ]]; do \
+             if [[ $__oh_word == \"$__oh_sync\"* ]]; then \
+               __oh_word=${{__oh_word#\"$__oh_sync\"}}; \
+               printf '{mark}' \"$__oh_word\" \"$__oh_status\" \"${{!:-}}\" \"$PWD\" \"$PATH\" \"$__oh_word\" >&{report}; \
+             else printf %s \"$__oh_again\" >&{report}; \
+             fi; \
+           done; \
+           {read} __oh_word || exit; eval \"$__oh_word\"; __oh_word=; \
+           {read} __oh_command || exit; \
          }} 2>/dev/null; do \
            {{ __oh_back && :; }} 2>/dev/null; \
            eval \"$__oh_command\" {control}<&- {report}>&-; \
@@ -76,20 +84,21 @@ pub(super) fn bash_preparation(wiring: &BashWiring) -> String {
     );
     let _ = writeln!(script, "__oh_serve={}", quote(&serve));
     let _ = writeln!(script, "__oh_prompt={}", quote(&prompt));
-    // The first mark says that the shell is ready: as if a command had just ended.
-    script.push_str("PROMPT_COMMAND=$__oh_serve PS1=$__oh_prompt PS2= __oh_busy=1\n(exit 0)\neval \"$__oh_serve\"\n");
+    let _ = writeln!(script, "__oh_sync={}", quote(sync));
+    let _ = writeln!(script, "__oh_again={}", quote(&format!("{PROMPT_START}{prompt_token}{AGAIN}{MARK_END}")));
+    // The mark for the first token says that the shell is ready.
+    script.push_str("PROMPT_COMMAND=$__oh_serve PS1=$__oh_prompt PS2= __oh_word=\n(exit 0)\neval \"$__oh_serve\"\n");
     script
 }
 
 /// One command for a bash: what to export first, the command, and the token of its mark.
-pub(super) fn bash_record(exports: &[(String, String)], command: &str, token: &str) -> Vec<u8> {
-    let mut record = export_lines(exports).into_bytes();
-    record.push(0);
-    record.extend_from_slice(command.as_bytes());
-    record.push(0);
-    record.extend_from_slice(token.as_bytes());
-    record.push(0);
-    record
+pub(super) fn bash_record(sync: &str, exports: &[(String, String)], command: &str, token: &str) -> Vec<u8> {
+    format!("{sync}\0{}\0{command}\0{sync}{token}\0", export_lines(exports)).into_bytes()
+}
+
+/// Another token for a bash that lost the one it had.
+pub(super) fn bash_token(sync: &str, token: &str) -> Vec<u8> {
+    format!("{sync}{token}\0").into_bytes()
 }
 
 /// The file that prepares a POSIX shell. Its prompt is a mark with a token that stays the same.
@@ -141,6 +150,6 @@ mod tests {
     fn quotes_and_refuses_odd_names() {
         assert_eq!(quote("it's"), r"'it'\''s'");
         let exports = [("A_1".to_owned(), "x'y".to_owned()), ("no-name".to_owned(), "z".to_owned())];
-        assert_eq!(bash_record(&exports, "ls", "tok"), b"export A_1='x'\\''y'\n\0ls\0tok\0");
+        assert_eq!(bash_record("S", &exports, "ls", "tok"), b"S\0export A_1='x'\\''y'\n\0ls\0Stok\0");
     }
 }

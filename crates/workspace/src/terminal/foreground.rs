@@ -1,8 +1,26 @@
-//! The processes of a terminal: who is in the foreground, whether it waits for input, and ending them.
+//! A terminal from outside: who is in the foreground, whether it waits for input, ending everything, and setting the terminal
+//! back to how it was.
 
 use std::{fs, os::fd::AsFd};
 
-use rustix::process::{Pid, Signal};
+use rustix::{
+    process::{Pid, Signal},
+    pty::OpenptFlags,
+    termios::{OptionalActions, QueueSelector, Termios},
+};
+
+/// Gives the terminal its first modes again and forgets input that nobody has read: what a program left behind must not
+/// reach the next one.
+pub(super) fn refresh(terminal: impl AsFd, modes: Option<&Termios>) {
+    if let Some(modes) = modes {
+        let _ = rustix::termios::tcsetattr(&terminal, OptionalActions::Now, modes);
+    }
+    // Only the other end can throw away what was sent to it.
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    if let Ok(other) = rustix::pty::ioctl_tiocgptpeer(&terminal, flags) {
+        let _ = rustix::termios::tcflush(&other, QueueSelector::IFlush);
+    }
+}
 
 /// The process group in the foreground.
 pub(super) fn group(terminal: impl AsFd) -> Option<Pid> {
@@ -23,7 +41,9 @@ pub(super) fn waits_for_input(leader: Pid) -> bool {
     let Ok(line) = fs::read_to_string(format!("/proc/{}/syscall", leader.as_raw_nonzero())) else { return false };
     let mut words = line.split_whitespace();
     let (Some(call), Some(first)) = (words.next(), words.next()) else { return false };
-    (call == READ_AND_SELECTS.0 && first == "0x0") || (READ_AND_SELECTS.1.contains(&call) && first == "0x1")
+    let reads = (call == READ_AND_SELECTS.0 && first == "0x0") || (READ_AND_SELECTS.1.contains(&call) && first == "0x1");
+    // A pipe or a file as standard input is no question to anybody.
+    reads && fs::read_link(format!("/proc/{}/fd/0", leader.as_raw_nonzero())).is_ok_and(|input| input.starts_with("/dev/pts"))
 }
 
 /// Sends a signal to a process group. One that is gone is no error.

@@ -7,6 +7,8 @@
 pub(super) const MARK_START: &str = "\x1b]7770;";
 /// Begins the mark of a bare prompt (bash) or of the beginning of output (other shells).
 pub(super) const PROMPT_START: &str = "\x1b]7771;";
+/// Behind the token of a prompt's mark, when it asks for another token.
+pub(super) const AGAIN: char = '?';
 /// Ends a mark.
 pub(super) const MARK_END: char = '\x07';
 /// Between the fields of a mark.
@@ -32,31 +34,39 @@ pub(super) enum Piece {
     Mark(Mark),
     /// The mark that starts with [`PROMPT_START`].
     Prompt,
+    /// The shell found no token where one should be and wants another.
+    Again,
 }
 
 /// Splits a stream. Holds back only what may become a mark.
 #[derive(Debug, Default)]
 pub(super) struct Scanner {
     held: Vec<u8>,
-    token: Option<String>,
+    /// The tokens that the next mark may carry.
+    tokens: Vec<String>,
     prompt_token: String,
 }
 
 enum Candidate {
-    Mark(Mark, usize),
-    Prompt(usize),
+    Found(Piece, usize),
     Incomplete,
     No,
 }
 
 impl Scanner {
     pub(super) fn new(prompt_token: String) -> Self {
-        Self { held: Vec::new(), token: None, prompt_token }
+        Self { held: Vec::new(), tokens: Vec::new(), prompt_token }
     }
 
     /// Sets the token that the next mark has to carry.
-    pub(super) fn expect(&mut self, token: Option<String>) {
-        self.token = token;
+    pub(super) fn expect(&mut self, token: String) {
+        self.tokens.clear();
+        self.tokens.push(token);
+    }
+
+    /// Adds a token that the next mark may carry as well.
+    pub(super) fn expect_also(&mut self, token: String) {
+        self.tokens.push(token);
     }
 
     /// Takes bytes and gives the pieces that are certain.
@@ -77,16 +87,13 @@ impl Scanner {
                     output.extend_from_slice(escape);
                     rest = after;
                 }
-                Candidate::Mark(mark, length) => {
-                    // A token counts once.
-                    self.token = None;
+                Candidate::Found(piece, length) => {
+                    if matches!(piece, Piece::Mark(_)) {
+                        // A token counts once.
+                        self.tokens.clear();
+                    }
                     push_output(&mut pieces, &mut output);
-                    pieces.push(Piece::Mark(mark));
-                    rest = rest.get(length..).unwrap_or_default();
-                }
-                Candidate::Prompt(length) => {
-                    push_output(&mut pieces, &mut output);
-                    pieces.push(Piece::Prompt);
+                    pieces.push(piece);
                     rest = rest.get(length..).unwrap_or_default();
                 }
             }
@@ -106,26 +113,44 @@ impl Scanner {
     }
 
     fn candidate(&self, bytes: &[u8]) -> Candidate {
-        let prompt = format!("{PROMPT_START}{}{MARK_END}", self.prompt_token);
-        match starts(bytes, prompt.as_bytes()) {
-            Start::Whole => return Candidate::Prompt(prompt.len()),
-            Start::Partly => return Candidate::Incomplete,
-            Start::No => {}
+        let prompt = [(String::from(MARK_END), Piece::Prompt), (format!("{AGAIN}{MARK_END}"), Piece::Again)];
+        let prompt = prompt.into_iter().map(|(end, piece)| {
+            let mark = format!("{PROMPT_START}{}{end}", self.prompt_token);
+            match starts(bytes, mark.as_bytes()) {
+                Start::Whole => Candidate::Found(piece, mark.len()),
+                Start::Partly => Candidate::Incomplete,
+                Start::No => Candidate::No,
+            }
+        });
+        let ends = self.tokens.iter().map(|token| end_mark(bytes, token));
+        let mut incomplete = false;
+        for candidate in prompt.chain(ends) {
+            match candidate {
+                Candidate::No => {}
+                Candidate::Incomplete => incomplete = true,
+                found @ Candidate::Found(..) => return found,
+            }
         }
-        let Some(token) = &self.token else { return Candidate::No };
-        let head = format!("{MARK_START}{token}{FIELD}");
-        match starts(bytes, head.as_bytes()) {
-            Start::No => return Candidate::No,
-            Start::Partly => return Candidate::Incomplete,
-            Start::Whole => {}
-        }
-        let tail = format!("{FIELD}{token}{MARK_END}");
-        let body = bytes.get(head.len()..).unwrap_or_default();
-        let Some(end) = find(body, tail.as_bytes()) else {
-            return if body.len() > LONGEST_MARK { Candidate::No } else { Candidate::Incomplete };
-        };
-        let Some(mark) = parse(body.get(..end).unwrap_or_default()) else { return Candidate::No };
-        Candidate::Mark(mark, head.len() + end + tail.len())
+        if incomplete { Candidate::Incomplete } else { Candidate::No }
+    }
+}
+
+/// Looks for the mark of a command's end with this token.
+fn end_mark(bytes: &[u8], token: &str) -> Candidate {
+    let head = format!("{MARK_START}{token}{FIELD}");
+    match starts(bytes, head.as_bytes()) {
+        Start::No => return Candidate::No,
+        Start::Partly => return Candidate::Incomplete,
+        Start::Whole => {}
+    }
+    let tail = format!("{FIELD}{token}{MARK_END}");
+    let body = bytes.get(head.len()..).unwrap_or_default();
+    let Some(end) = find(body, tail.as_bytes()) else {
+        return if body.len() > LONGEST_MARK { Candidate::No } else { Candidate::Incomplete };
+    };
+    match parse(body.get(..end).unwrap_or_default()) {
+        Some(mark) => Candidate::Found(Piece::Mark(mark), head.len() + end + tail.len()),
+        None => Candidate::No,
     }
 }
 
@@ -173,11 +198,12 @@ mod tests {
 
     fn scanner() -> Scanner {
         let mut scanner = Scanner::new("prompt".to_owned());
-        scanner.expect(Some("tok".to_owned()));
+        scanner.expect("first".to_owned());
+        scanner.expect_also("tok".to_owned());
         scanner
     }
 
-    const STREAM: &[u8] = b"a\x1b[1mb\x1b]7770;other\x1f0\x1f\x1f/\x1f/bin\x1fother\x07c\x1b]7770;tok\x1f7\x1f12\x1f/t\x1f/bin:/x\x1ftok\x07d\x1b]7771;prompt\x07e";
+    const STREAM: &[u8] = b"a\x1b[1mb\x1b]7770;other\x1f0\x1f\x1f/\x1f/bin\x1fother\x07c\x1b]7770;tok\x1f7\x1f12\x1f/t\x1f/bin:/x\x1ftok\x07d\x1b]7771;prompt\x07e\x1b]7771;prompt?\x07";
 
     fn joined(pieces: Vec<Piece>) -> Vec<Piece> {
         pieces.into_iter().fold(Vec::new(), |mut joined, piece| {
@@ -201,6 +227,7 @@ mod tests {
             Piece::Output(b"d".to_vec()),
             Piece::Prompt,
             Piece::Output(b"e".to_vec()),
+            Piece::Again,
         ]
     }
 

@@ -8,7 +8,10 @@ use std::{
 };
 
 use pty_process::OwnedWritePty;
-use rustix::process::{Pid, Signal};
+use rustix::{
+    process::{Pid, Signal},
+    termios::Termios,
+};
 use tokio::{
     io::AsyncWriteExt as _,
     net::unix::pipe,
@@ -20,10 +23,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Dialect, Finished, Output, OutputPolicy, TerminalError, TerminalOptions,
-    dialect::{self, bash_preparation, bash_record},
+    dialect::{self, bash_preparation, bash_record, bash_token},
     foreground, reader,
     spawn::{self, Spawned},
-    state::{Phase, Shared},
+    state::{Needs, Phase, Shared},
 };
 
 /// How long a shell may take to become ready; start files of users can be slow.
@@ -70,8 +73,12 @@ pub struct Terminal {
     leader: Pid,
     /// A duplicate of our end, to ask who is in the foreground.
     terminal: OwnedFd,
+    /// The modes the terminal started with.
+    modes: Option<Termios>,
     input: Mutex<OwnedWritePty>,
     control: Mutex<Option<pipe::Sender>>,
+    /// The word that begins commands and tokens for a bash.
+    sync: String,
     /// Where commands for a POSIX shell are written, and the token of its prompt.
     posix: Option<(tempfile::TempDir, String)>,
     reader: JoinHandle<()>,
@@ -97,7 +104,7 @@ impl Terminal {
     async fn start_once(options: &TerminalOptions) -> Result<Self, TerminalError> {
         let (shell, dialect) = spawn::choose(options)?;
         let prompt_token = token();
-        let Spawned { child, pty, control } = spawn::spawn(options, &shell, dialect, &prompt_token)?;
+        let Spawned { child, pty, modes, control } = spawn::spawn(options, &shell, dialect, &prompt_token)?;
         let name = shell.display().to_string();
         let failed = |source| TerminalError::Start {
             shell: name.clone(),
@@ -120,8 +127,10 @@ impl Terminal {
             dialect,
             leader,
             terminal,
+            modes,
             input: Mutex::new(input),
             control: Mutex::new(control),
+            sync: wiring.as_ref().map(|wiring| wiring.sync.clone()).unwrap_or_default(),
             posix,
             reader,
             closed: AtomicBool::new(false),
@@ -131,11 +140,10 @@ impl Terminal {
         let prepare = async {
             if let Some(wiring) = &wiring {
                 let token = token();
-                this.shared.lock().scanner.expect(Some(token.clone()));
+                this.shared.lock().scanner.expect(token.clone());
                 let mut record = bash_preparation(wiring).into_bytes();
                 record.push(0);
-                record.extend_from_slice(token.as_bytes());
-                record.push(0);
+                record.extend(bash_token(&wiring.sync, &token));
                 this.write_control(&record).await?;
             } else {
                 this.write_posix(dialect::posix_preparation).await?;
@@ -161,6 +169,12 @@ impl Terminal {
     #[must_use]
     pub fn dialect(&self) -> Dialect {
         self.dialect
+    }
+
+    /// The shell's process.
+    #[cfg(test)]
+    pub(super) fn leader(&self) -> i32 {
+        self.leader.as_raw_nonzero().get()
     }
 
     /// Whether a command was given whose end has not been seen.
@@ -199,7 +213,7 @@ impl Terminal {
             return Err(TerminalError::Nul);
         }
         let token = self.posix.as_ref().map_or_else(token, |(_, token)| token.clone());
-        let (before, lost) = {
+        let (before, needs) = {
             let mut inner = self.shared.lock();
             match inner.phase {
                 Phase::Ended(_) => return Err(TerminalError::Ended),
@@ -207,20 +221,29 @@ impl Terminal {
                 Phase::Idle | Phase::Done(_) => {}
             }
             let before = inner.take_output();
-            inner.set_policy(policy);
+            inner.begin(policy);
             inner.phase = if self.posix.is_some() { Phase::Starting } else { Phase::Running };
-            inner.scanner.expect(Some(token.clone()));
-            (before, std::mem::take(&mut inner.at_prompt))
+            inner.scanner.expect(token.clone());
+            (before, std::mem::take(&mut inner.needs))
         };
-        if lost {
-            self.write(b"\n").await?;
+        foreground::refresh(&self.terminal, self.modes.as_ref());
+        let given = async {
+            if self.posix.is_some() {
+                return self.write_posix(|token| dialect::posix_file(exports, command, token)).await;
+            }
+            if needs.line {
+                self.write(b"\n").await?;
+            }
+            self.write_control(&bash_record(&self.sync, exports, command, &token)).await
+        };
+        match given.await {
+            Ok(()) => Ok(before),
+            // Nobody knows how much of the command arrived.
+            Err(error) => {
+                self.kill();
+                Err(error)
+            }
         }
-        if self.posix.is_some() {
-            self.write_posix(|token| dialect::posix_file(exports, command, token)).await?;
-        } else {
-            self.write_control(&bash_record(exports, command, &token)).await?;
-        }
-        Ok(before)
     }
 
     /// Waits for the end of the command. Finding it makes the terminal ready for the next one.
@@ -232,7 +255,7 @@ impl Terminal {
             let changed = self.shared.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            let (last_output, lost) = {
+            let (last_output, needs) = {
                 let mut inner = self.shared.lock();
                 match &inner.phase {
                     Phase::Done(finished) => {
@@ -244,9 +267,9 @@ impl Terminal {
                     Phase::Idle => return Waited::Ended(None),
                     Phase::Starting | Phase::Running => {}
                 }
-                (inner.last_output, std::mem::take(&mut inner.at_prompt))
+                (inner.last_output, std::mem::take(&mut inner.needs))
             };
-            if lost && self.write(b"\n").await.is_err() {
+            if needs != Needs::default() && self.bring_back(needs).await.is_err() {
                 return Waited::Ended(None);
             }
             let now = Instant::now();
@@ -314,12 +337,33 @@ impl Terminal {
     /// Kills everything that runs in the terminal and waits, bounded, until the shell is gone. Harmless when repeated.
     pub async fn close(&self) {
         self.kill();
-        let patience = Patience { quiet: None, total: GRACE, until_input: false };
-        let deadline = Instant::now() + GRACE;
-        while !matches!(self.shared.lock().phase, Phase::Ended(_)) && Instant::now() < deadline {
-            self.wait(&Patience { total: patience.total / 15, ..patience }, &CancellationToken::new()).await;
-            tokio::task::yield_now().await;
+        let ended = async {
+            loop {
+                let changed = self.shared.changed.notified();
+                tokio::pin!(changed);
+                changed.as_mut().enable();
+                if matches!(self.shared.lock().phase, Phase::Ended(_)) {
+                    return;
+                }
+                changed.await;
+            }
+        };
+        let _ = timeout(GRACE, ended).await;
+    }
+
+    /// Gives a bash that was thrown out of its loop what it needs to report the end of the command.
+    async fn bring_back(&self, needs: Needs) -> Result<(), TerminalError> {
+        if self.posix.is_some() {
+            return Ok(());
         }
+        if needs.line {
+            // At its prompt bash takes typed text for commands.
+            foreground::refresh(&self.terminal, None);
+            self.write(b"\n").await?;
+        }
+        let token = token();
+        self.shared.lock().scanner.expect_also(token.clone());
+        self.write_control(&bash_token(&self.sync, &token)).await
     }
 
     fn kill(&self) {
@@ -361,7 +405,7 @@ impl Terminal {
     async fn write_posix(&self, script: impl FnOnce(&str) -> String) -> Result<(), TerminalError> {
         use std::os::unix::fs::OpenOptionsExt as _;
         let Some((directory, token)) = &self.posix else { return Ok(()) };
-        self.shared.lock().scanner.expect(Some(token.clone()));
+        self.shared.lock().scanner.expect(token.clone());
         let path: PathBuf = directory.path().join("command");
         let text = script(token);
         let mut options = std::fs::File::options();
@@ -379,6 +423,7 @@ impl Drop for Terminal {
     }
 }
 
-fn token() -> String {
+/// A word that nobody can guess.
+pub(super) fn token() -> String {
     uuid::Uuid::new_v4().simple().to_string()
 }

@@ -11,7 +11,7 @@ use std::{
 use pty_process::{Command, Pts, Pty, Size};
 use rustix::{
     fs::{Mode, OFlags},
-    termios::{InputModes, OptionalActions},
+    termios::{InputModes, OptionalActions, Termios},
 };
 use tokio::{net::unix::pipe, process::Child};
 
@@ -41,6 +41,8 @@ pub struct TerminalOptions {
 pub(super) struct Spawned {
     pub(super) child: Child,
     pub(super) pty: Pty,
+    /// The modes the terminal starts with.
+    pub(super) modes: Option<Termios>,
     /// Commands for a bash.
     pub(super) control: Option<(pipe::Sender, BashWiring)>,
 }
@@ -80,7 +82,7 @@ pub(super) fn spawn(
     crate::process::seal_inherited_descriptors();
     let (pty, pts) = pty_process::open().map_err(|error| failed(into_io(error)))?;
     pty.resize(Size::new(ROWS, COLUMNS)).map_err(|error| failed(into_io(error)))?;
-    without_flow_control(&pts);
+    let modes = without_flow_control(&pts);
     let mut command = Command::new(shell)
         .env_clear()
         .envs(&options.environment)
@@ -105,6 +107,7 @@ pub(super) fn spawn(
                 control: control.as_raw_fd(),
                 report: report.as_raw_fd(),
                 prompt_token: prompt_token.to_owned(),
+                sync: super::session::token(),
                 start_files: options.start_files,
             };
             command = command
@@ -116,16 +119,16 @@ pub(super) fn spawn(
         }
     };
     let child = command.spawn(pts).map_err(|error| failed(into_io(error)))?;
-    Ok(Spawned { child, pty, control })
+    Ok(Spawned { child, pty, modes, control })
 }
 
-/// C-s must not stop the terminal for ever.
-fn without_flow_control(pts: &Pts) {
-    if let Ok(mut modes) = rustix::termios::tcgetattr(pts) {
-        modes.input_modes.remove(InputModes::IXON | InputModes::IXOFF);
-        modes.input_modes.insert(InputModes::IUTF8);
-        let _ = rustix::termios::tcsetattr(pts, OptionalActions::Now, &modes);
-    }
+/// C-s must not stop the terminal for ever. Gives the modes that are set.
+fn without_flow_control(pts: &Pts) -> Option<Termios> {
+    let mut modes = rustix::termios::tcgetattr(pts).ok()?;
+    modes.input_modes.remove(InputModes::IXON | InputModes::IXOFF);
+    modes.input_modes.insert(InputModes::IUTF8);
+    rustix::termios::tcsetattr(pts, OptionalActions::Now, &modes).ok()?;
+    Some(modes)
 }
 
 /// A duplicate with a high number, closed on exec.

@@ -43,6 +43,15 @@ pub(super) enum Phase {
     Ended(Option<i32>),
 }
 
+/// What a bash needs after something came in between.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Needs {
+    /// It shows its prompt: an empty line on the terminal brings it back.
+    pub(super) line: bool,
+    /// The token it had may be lost.
+    pub(super) token: bool,
+}
+
 pub(super) struct Shared {
     inner: Mutex<Inner>,
     /// Woken at each change.
@@ -51,8 +60,8 @@ pub(super) struct Shared {
 
 pub(super) struct Inner {
     pub(super) phase: Phase,
-    /// The shell shows its prompt although a command was to run: it needs an empty line to come back.
-    pub(super) at_prompt: bool,
+    /// What a bash needs to come back.
+    pub(super) needs: Needs,
     pub(super) last_output: Instant,
     pub(super) scanner: Scanner,
     decoder: Decoder,
@@ -65,7 +74,7 @@ impl Shared {
         Self {
             inner: Mutex::new(Inner {
                 phase: Phase::Idle,
-                at_prompt: false,
+                needs: Needs::default(),
                 last_output: Instant::now(),
                 scanner: Scanner::new(prompt_token),
                 decoder: UTF_8.new_decoder_without_bom_handling(),
@@ -83,7 +92,7 @@ impl Shared {
 }
 
 impl Inner {
-    /// Takes what the shell wrote. `starts_marked`: output begins only behind a start mark.
+    /// Takes what the shell wrote.
     pub(super) fn feed(&mut self, bytes: &[u8]) {
         self.last_output = Instant::now();
         for piece in self.scanner.feed(bytes) {
@@ -100,10 +109,11 @@ impl Inner {
                         directory: PathBuf::from(mark.directory),
                         path: mark.path,
                     });
-                    self.at_prompt = false;
+                    self.needs = Needs::default();
                 }
                 Piece::Prompt if self.phase == Phase::Starting => self.phase = Phase::Running,
-                Piece::Prompt => self.at_prompt = true,
+                Piece::Prompt => self.needs = Needs { line: true, token: true },
+                Piece::Again => self.needs.token = true,
             }
         }
     }
@@ -125,8 +135,10 @@ impl Inner {
         self.transcript.take()
     }
 
-    pub(super) fn set_policy(&mut self, policy: OutputPolicy) {
+    /// Prepares for the output of a command: whatever mode a program left the screen in is gone.
+    pub(super) fn begin(&mut self, policy: OutputPolicy) {
         self.transcript.set_policy(policy);
+        self.screen = Screen::default();
     }
 
     fn output(&mut self, bytes: &[u8]) {

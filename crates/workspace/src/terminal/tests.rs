@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     path::Path,
-    sync::Arc,
+    sync::{Arc, atomic::{AtomicUsize, Ordering}},
     time::{Duration, Instant},
 };
 
@@ -136,7 +136,7 @@ async fn output_cannot_pretend_to_be_the_end() {
     check(&terminal, fake, "real", 1).await;
     // What the shell knows does not help: the token is not there yet, and the pipe it comes from is closed.
     let spy =
-        "set | grep -c '^__oh_token=.'; ls /proc/self/fd | wc -l; (declare -p; cat /proc/$$/environ) >/dev/null; true";
+        "set | grep -c '^__oh_word=.'; ls /proc/self/fd | wc -l; (declare -p; cat /proc/$$/environ) >/dev/null; true";
     check(&terminal, spy, "0\n4", 0).await;
 }
 
@@ -326,4 +326,74 @@ async fn a_fast_start_and_little_overhead() {
     println!("start {started:?}, command {each:?}");
     // Wide limits: the machine may be busy.
     assert!(started < Duration::from_secs(2) && each < Duration::from_millis(100), "{started:?} {each:?}");
+}
+
+#[tokio::test]
+async fn programs_leave_nothing_behind_for_the_next() {
+    let terminal = bash().await;
+    terminal.submit(&[], "stty -echo raw; printf '\\033[?1049h'; echo go; sleep 0.3", OutputPolicy::default()).await.unwrap();
+    until_shown(&terminal, "go").await;
+    terminal.send(b"left over\n").await.unwrap();
+    assert_eq!(code(&end(&terminal).await.1), 0);
+    let (output, _) = run(&terminal, "stty -a | grep -ow -- '-\\?echo' | head -1; read -r -t 0.1 x; echo \"<$x>\"").await;
+    assert_eq!(output, "echo\n<>\n");
+}
+
+#[tokio::test]
+async fn interrupts_at_any_moment_leave_a_working_shell() {
+    let terminal = bash().await;
+    let interrupted = AtomicUsize::new(0);
+    for round in 0..300_u64 {
+        terminal.submit(&[], "true", OutputPolicy::default()).await.unwrap();
+        // From before the command is read to after its token is taken.
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_micros(round * 3) {
+            std::hint::spin_loop();
+        }
+        terminal.send(&key("C-c").unwrap()).await.unwrap();
+        match terminal.wait(&patience(5), &CancellationToken::new()).await {
+            Waited::Finished(finished) => {
+                interrupted.fetch_add(usize::from(finished.exit_code == 130), Ordering::Relaxed);
+            }
+            other => {
+                let pid = terminal.leader();
+                for fd in [0, 1, 2] {
+                    println!("fd {fd}: {:?}", std::fs::read_link(format!("/proc/{pid}/fd/{fd}")));
+                }
+                println!("{:?} {:?}", std::fs::read_to_string(format!("/proc/{pid}/syscall")), terminal.take_output());
+                std::process::Command::new("ls").args(["-l", &format!("/proc/{pid}/fd")]).status().unwrap();
+                panic!("round {round}: {other:?}")
+            }
+        }
+        let _ = terminal.take_output();
+        if round % 10 == 0 {
+            let command = format!("echo {round} >&2");
+            let (mut output, mut waited) = run(&terminal, &command).await;
+            if code(&waited) == 130 {
+                // The key came when the command had ended and hit this one.
+                (output, waited) = run(&terminal, &command).await;
+            }
+            assert_eq!((output.trim(), code(&waited)), (round.to_string().as_str(), 0));
+        }
+    }
+    println!("{interrupted:?} of 300 commands were hit");
+}
+
+#[tokio::test]
+async fn a_large_command_is_taken_whole() {
+    let terminal = bash().await;
+    let text = "0123456789abcde\n".repeat(20_000);
+    let begin = Instant::now();
+    check(&terminal, &format!("wc -c <<'EOF'\n{text}EOF"), "320000", 0).await;
+    println!("320 KB took {:?}", begin.elapsed());
+}
+
+#[tokio::test]
+async fn a_shell_that_ignores_interrupts_is_given_up() {
+    let terminal = bash().await;
+    terminal.submit(&[], "trap '' INT; echo go; while :; do :; done", OutputPolicy::default()).await.unwrap();
+    until_shown(&terminal, "go").await;
+    assert_eq!(terminal.interrupt().await, None);
+    terminal.close().await;
+    assert!(terminal.has_ended());
 }
