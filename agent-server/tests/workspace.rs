@@ -1,4 +1,10 @@
 //! The bash, file and git routes and the bash socket, over the whole router with real processes, files and repositories.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking; the helpers of an integration test are not recognised as tests"
+)]
 
 use std::{path::Path, process::Command, sync::Arc, time::Duration};
 

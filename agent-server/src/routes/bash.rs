@@ -259,7 +259,7 @@ pub(crate) fn read_request(body: Option<Value>, root: &str) -> Result<ExecuteBas
         (Ok(timeout), true) => Ok(ExecuteBashRequest { command, cwd, timeout }),
         (Ok(_), false) => Err(problems),
         (Err(problem), _) => {
-            problems.push(problem);
+            problems.push(*problem);
             Err(problems)
         }
     }
@@ -270,8 +270,8 @@ fn not_a_string(root: &str, name: &str, value: &Value) -> Problem {
 }
 
 /// A whole number, also as text or as a float without a fraction.
-fn seconds(root: &str, value: &Value) -> Result<i64, Problem> {
-    let problem = |kind: &str, msg: &str| Problem::new(kind, [root, "timeout"], msg).input(value.clone());
+fn seconds(root: &str, value: &Value) -> Result<i64, Box<Problem>> {
+    let problem = |kind: &str, msg: &str| Box::new(Problem::new(kind, [root, "timeout"], msg).input(value.clone()));
     match value {
         Value::Bool(yes) => Ok(i64::from(*yes)),
         Value::Number(number) => {

@@ -77,7 +77,7 @@ impl Output {
             add_line(&mut stderr, &note);
         }
         if let Some(limit) = self.time_limit {
-            add_line(&mut stderr, &format!("[timed out after {limit} seconds, the command was ended]\n"));
+            add_line(&mut stderr, &format!("[timed out after {} seconds, the command was ended]\n", limit.max(0)));
         }
         Piece { stdout, stderr }
     }
