@@ -117,17 +117,25 @@ impl Operator {
     /// # Errors
     /// When its metrics cannot be read.
     pub async fn leads(&self) -> Result<bool> {
-        Ok(self.metric("openhands_operator_leader").await? == 1.0)
+        Ok(self.metric("openhands_operator_leader", "").await? == 1.0)
     }
 
-    /// The sum of all samples whose name and labels begin with `prefix`.
+    /// The sum of all samples of a metric whose labels do not contain `without` (empty: of all).
     ///
     /// # Errors
     /// When its metrics cannot be read.
-    pub async fn metric(&self, prefix: &str) -> Result<f64> {
+    pub async fn metric(&self, name: &str, without: &str) -> Result<f64> {
         let text = http::get(&format!("http://127.0.0.1:{}/metrics", self.port)).await?.body;
-        let samples = text.lines().filter(|line| line.starts_with(prefix));
+        let samples = text.lines().filter(|line| line.starts_with(name) && (without.is_empty() || !line.contains(without)));
         Ok(samples.filter_map(|line| line.rsplit_once(' ')).filter_map(|(_, value)| value.parse::<f64>().ok()).sum())
+    }
+
+    /// Its own count of writes, leases left out.
+    ///
+    /// # Errors
+    /// When its metrics cannot be read.
+    pub async fn counted_writes(&self) -> Result<f64> {
+        self.metric("openhands_operator_api_writes_total", "resource=\"leases\"").await
     }
 
     /// SIGKILL.

@@ -27,6 +27,8 @@ static ONE: Mutex<()> = Mutex::const_new(());
 static INSTALLED: OnceCell<()> = OnceCell::const_new();
 /// A claim takes milliseconds; the bound is for a machine that compiles beside the checks.
 const SOON: Duration = Duration::from_secs(30);
+/// The garbage collector learns of new kinds every 30 seconds.
+const COLLECTED: Duration = Duration::from_secs(90);
 /// How long something must *not* happen to be believed.
 const QUIET: Duration = Duration::from_secs(2);
 
@@ -149,11 +151,10 @@ async fn a_warm_claim_runs_from_creation_to_the_last_word() -> Result<()> {
     let operator = stage.with_pool(2).await?;
     let members: BTreeSet<String> = stage.pods("openhands.dev/pool=pool").await?.iter().map(|p| text(p, "/metadata/uid").into()).collect();
     let before = stage.writes()?.len();
-    let counted_before = operator.metric("openhands_operator_api_writes").await?;
+    let counted_before = operator.counted_writes().await?;
 
     stage.add(resource::conversation("conv", "pool")).await?;
     let conversation = stage.is("conv", "Started").await?;
-    let until_started = stage.writes()?.len() - before;
     let uid = text(&conversation, "/metadata/uid");
     assert!(is_true(&conversation, "Accepted") && is_true(&conversation, "Ready"), "{}", conversation["status"]);
     assert!(!is_true(&conversation, "Finished"), "{}", conversation["status"]);
@@ -201,24 +202,28 @@ async fn a_warm_claim_runs_from_creation_to_the_last_word() -> Result<()> {
 
     // The pool is full again with another member, and nothing more is written once all is quiet.
     stage.pool_is_full(2).await?;
-    let quiet = Instant::now();
     let mut writes = stage.writes()?;
+    let mut quiet = Instant::now();
     while quiet.elapsed() < QUIET {
-        tokio::time::sleep(Duration::from_millis(200)).await;
-        writes = stage.writes()?;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let now = stage.writes()?;
+        if now.len() != writes.len() {
+            (writes, quiet) = (now, Instant::now());
+        }
     }
     let own = writes.get(before..).unwrap_or_default();
-    // Secret, claim, bind (Ready and the permission to start), Started; one refill that may overlap.
-    assert!(until_started <= 7, "{until_started} writes until Started: {own:?}");
-    assert!(own.len() <= 12, "{} writes for one conversation in all: {own:?}", own.len());
-    let counted = operator.metric("openhands_operator_api_writes").await? - counted_before;
-    let with_leases = counted - own.len() as f64;
-    assert!(with_leases >= 0.0, "the operator counted {counted} writes, the audit log has {}", own.len());
+    let ready = own.iter().position(|what| what == "patch conversations/status").context("no status was written")?;
+    let until_ready = own[..=ready].iter().filter(|what| *what != "create pods").count();
+    assert!(until_ready <= 3, "{until_ready} writes until Ready: {own:?}");
+    // The report of the running agent above is this check's own; Events are for people and may be dropped.
+    let in_all = own.iter().filter(|what| *what != "create events").count() - 1;
+    assert!(in_all <= 7, "{in_all} writes for one conversation in all: {own:?}");
+    assert_eq!(operator.counted_writes().await? - counted_before, own.len() as f64, "the operator's own count, against {own:?}");
 
     // Deleting takes pod and Secret along.
     stage.kubectl.run(&["delete", "conv", "conv", "-n", "warm", "--timeout=30s"], "").await?;
-    stage.namespace.vanishes("Pod", text(&pod, "/metadata/name"), SOON).await?;
-    stage.namespace.vanishes("Secret", text(&secret, "/metadata/name"), SOON).await?;
+    stage.namespace.vanishes("Pod", text(&pod, "/metadata/name"), COLLECTED).await?;
+    stage.namespace.vanishes("Secret", text(&secret, "/metadata/name"), COLLECTED).await?;
     stage.pool_is_full(2).await?;
     Ok(())
 }
@@ -406,11 +411,11 @@ async fn a_pool_follows_its_size_and_never_exceeds_its_cap() -> Result<()> {
     .await?;
     // A pod that is given back is never claimed again, but makes room for a new member.
     stage.kubectl.run(&["delete", "conv", "one", "-n", "pools", "--timeout=30s"], "").await?;
-    stage.is("four", "Ready").await?;
+    stage.namespace.reaches("Conversation", "four", "Ready", COLLECTED, |found| is_true(found, "Ready")).await?;
 
     // Deleting the pool leaves claimed pods alone.
     stage.kubectl.run(&["delete", "wp", "pool", "-n", "pools", "--timeout=30s"], "").await?;
-    wait::until("no unclaimed member is left", SOON, || async {
+    wait::until("no unclaimed member is left", COLLECTED, || async {
         Ok(stage.pods("openhands.dev/state=idle").await?.is_empty().then_some(()))
     })
     .await?;
