@@ -27,6 +27,9 @@ use history::History;
 /// Larger files are refused.
 const LARGEST_FILE: u64 = 10 * 1024 * 1024;
 
+/// Larger contents are left out of observations: every client would get both versions with every edit.
+const LARGEST_CONTENT: usize = 512 * 1024;
+
 /// Views, creates and edits files (F1-TOOL-19, F1-TOOL-20).
 pub struct FileEditorTool {
     spec: ToolSpec,
@@ -166,8 +169,8 @@ impl Tool for FileEditorTool {
                         "command": action.command,
                         "path": action.path,
                         "prev_exist": reply.existed,
-                        "old_content": reply.old,
-                        "new_content": reply.new,
+                        "old_content": reply.old.filter(|content| content.len() <= LARGEST_CONTENT),
+                        "new_content": reply.new.filter(|content| content.len() <= LARGEST_CONTENT),
                     }),
                 ),
                 Err(Refusal(text)) => observation::text(

@@ -151,6 +151,10 @@ impl TerminalTool {
         mut notes: Vec<Note>,
     ) -> Result<Report, ToolError> {
         if let Some(terminal) = self.current().filter(|terminal| terminal.is_running()) {
+            if action.command.trim().starts_with("C-") && key(action.command.trim()).is_some() {
+                // Nobody means a program called `C-c` here.
+                return self.input(&TerminalAction { is_input: true, ..action.clone() }, context).await;
+            }
             notes.push(Note::Busy);
             return Ok(Report {
                 output: terminal.take_output(),
@@ -208,16 +212,14 @@ impl TerminalTool {
             }
             Waited::Cancelled => {
                 report.exit_code = Some(130);
-                match terminal.interrupt().await {
-                    Some(finished) => {
-                        self.slot().directory.clone_from(&finished.directory);
-                        report.notes.push(Note::Interrupted { shell_lost: false });
-                    }
-                    None => {
-                        terminal.close().await;
-                        report.notes.push(Note::Interrupted { shell_lost: true });
-                    }
+                let (end, output) = terminal.interrupt().await;
+                report.output = output;
+                report.notes.push(Note::Interrupted { shell_lost: end.is_none() });
+                match end {
+                    Some(finished) => self.slot().directory.clone_from(&finished.directory),
+                    None => self.drop_shell().await,
                 }
+                return report;
             }
             Waited::Ended(code) => {
                 report.exit_code = code;
@@ -260,7 +262,12 @@ impl TerminalTool {
         let named = context.environment.iter().chain(&self.settings.environment);
         let environment = ToolEnvironment::new(named.map(|(name, value)| (name.clone(), value.clone()))).variables();
         let options = TerminalOptions { directory, environment, shell: self.settings.shell.clone(), start_files: true };
-        let terminal = Arc::new(Terminal::start(&options).await.map_err(|error| ToolError(error.to_string()))?);
+        let started = tokio::select! {
+            started = Terminal::start(&options) => started,
+            // Start files of users can take their time.
+            () = context.cancel.cancelled() => return Err(ToolError("interrupted while the shell was starting".to_owned())),
+        };
+        let terminal = Arc::new(started.map_err(|error| ToolError(error.to_string()))?);
         self.slot().terminal = Some(Arc::clone(&terminal));
         if self.closed.load(Ordering::Acquire) {
             // Closed while the shell was starting: nobody else will end it.

@@ -286,3 +286,22 @@ async fn changes_at_the_same_time_are_all_made() {
     }
     assert_eq!(bench.read("f"), (0..50).map(|n| format!("[{n}]\n")).collect::<String>().into_bytes());
 }
+
+#[tokio::test]
+async fn other_names_and_large_contents() {
+    let bench = Bench::new();
+    let path = bench.write("one", "a\n");
+    fs::hard_link(&path, bench.path("two")).unwrap();
+    bench.text(json!({"command": "str_replace", "path": path, "old_str": "a", "new_str": "b"})).await;
+    assert_eq!(bench.read("two"), b"b\n");
+    let large = bench.write("large", format!("start\n{}", "x\n".repeat(LARGEST_CONTENT)));
+    let body =
+        bench.call(json!({"command": "str_replace", "path": large, "old_str": "start", "new_str": "begin"})).await;
+    assert_eq!(
+        (&body["is_error"], body["old_content"].is_null(), body["new_content"].is_null()),
+        (&json!(false), true, true)
+    );
+    assert!(bench.read("large").starts_with(b"begin\nx\n"));
+    let text = bench.text(json!({"command": "view", "path": large})).await;
+    assert!(text.chars().count() < 16_500, "{}", text.chars().count());
+}

@@ -13,6 +13,9 @@ use super::{
 
 const IMAGES: &[&str] = &["png", "jpg", "jpeg", "gif", "webp", "bmp"];
 
+/// What providers accept in one image.
+const LARGEST_IMAGE: usize = 5 * 1024 * 1024;
+
 pub(super) fn view(path: &Path, range: Option<&[i64]>) -> Result<Reply, Refusal> {
     if path.is_dir() {
         if range.is_some_and(|range| !range.is_empty()) {
@@ -62,6 +65,13 @@ fn bounds(range: &[i64], lines: usize) -> Result<(usize, usize, String), Refusal
 
 fn image(path: &Path) -> Result<Reply, Refusal> {
     let bytes = read_bytes(path)?;
+    if bytes.len() > LARGEST_IMAGE {
+        return Err(Refusal(format!(
+            "{} is larger than the {} MiB that models take; make a smaller copy first",
+            path.display(),
+            LARGEST_IMAGE >> 20
+        )));
+    }
     let kind = infer::get(&bytes).filter(|kind| kind.mime_type().starts_with("image/"));
     let Some(kind) = kind else {
         return Err(Refusal(format!("{} is called an image but its content is none", path.display())));

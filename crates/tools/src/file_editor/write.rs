@@ -36,6 +36,10 @@ pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<(), Refusal> {
         if metadata.permissions().readonly() {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is write-protected"));
         }
+        if metadata.nlink() > 1 {
+            // A rename would part the file from its other names.
+            return in_place(&target, bytes);
+        }
         match Temporary::write(&target, bytes, 0o600) {
             Ok(temporary) => {
                 fs::set_permissions(&temporary.path, metadata.permissions())?;

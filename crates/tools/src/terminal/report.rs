@@ -12,8 +12,8 @@ use serde_json::json;
 
 use crate::{Observation, ToolContext, observation};
 
-/// What was shown of background output before a command.
-const LONGEST_BEFORE: usize = 2000;
+/// Bytes shown of what was written before a command.
+const LONGEST_BEFORE: usize = 8000;
 
 /// Something the agent should know.
 #[derive(Clone, Debug, PartialEq)]

@@ -161,6 +161,8 @@ async fn long_commands_come_back_and_can_be_spoken_to() {
     assert_eq!(bench.call(json!({"command": "C-c", "is_input": true})).await["is_error"], true);
 
     bench.call(json!({"command": "sleep 100", "timeout": 0.1})).await;
+    assert_eq!(bench.command("C-c").await["exit_code"], 130);
+    bench.call(json!({"command": "sleep 100", "timeout": 0.1})).await;
     let (text, code, suffix) = bench.brief(json!({"command": "C-c", "is_input": true})).await;
     assert_eq!((text.as_str(), code, suffix.as_str()), ("^C", json!(130), "\n[The command ended after C-c.]"));
 }

@@ -41,9 +41,12 @@ pub(super) fn waits_for_input(leader: Pid) -> bool {
     let Ok(line) = fs::read_to_string(format!("/proc/{}/syscall", leader.as_raw_nonzero())) else { return false };
     let mut words = line.split_whitespace();
     let (Some(call), Some(first)) = (words.next(), words.next()) else { return false };
-    let reads = (call == READ_AND_SELECTS.0 && first == "0x0") || (READ_AND_SELECTS.1.contains(&call) && first == "0x1");
+    let reads =
+        (call == READ_AND_SELECTS.0 && first == "0x0") || (READ_AND_SELECTS.1.contains(&call) && first == "0x1");
     // A pipe or a file as standard input is no question to anybody.
-    reads && fs::read_link(format!("/proc/{}/fd/0", leader.as_raw_nonzero())).is_ok_and(|input| input.starts_with("/dev/pts"))
+    reads
+        && fs::read_link(format!("/proc/{}/fd/0", leader.as_raw_nonzero()))
+            .is_ok_and(|input| input.starts_with("/dev/pts"))
 }
 
 /// Sends a signal to a process group. One that is gone is no error.

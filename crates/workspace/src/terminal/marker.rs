@@ -1,7 +1,9 @@
 //! Finds the marks a prepared shell prints and leaves everything else as output.
 //!
 //! A mark is one operating system command sequence: `ESC ] 7770 ; token US status US pid US directory US path US token BEL`.
-//! Only a mark with the expected token counts; anything else that looks like one stays in the output.
+//! Only a mark with the expected token counts; anything else that looks like one stays in the output. A mark may be damaged: an
+//! interrupt can end its writing, the echo of a key can land in it. Then the shell is to be given a new token for a new mark,
+//! and so it is, to be sure, when something looks like a mark with a wrong token.
 
 /// Begins a mark.
 pub(super) const MARK_START: &str = "\x1b]7770;";
@@ -34,7 +36,7 @@ pub(super) enum Piece {
     Mark(Mark),
     /// The mark that starts with [`PROMPT_START`].
     Prompt,
-    /// The shell found no token where one should be and wants another.
+    /// The shell needs another token: it says so, or the mark for the last one is damaged.
     Again,
 }
 
@@ -50,6 +52,8 @@ pub(super) struct Scanner {
 enum Candidate {
     Found(Piece, usize),
     Incomplete,
+    /// Looks like a mark, but for the token.
+    Suspect,
     No,
 }
 
@@ -82,7 +86,11 @@ impl Scanner {
             rest = from_escape;
             match self.candidate(rest) {
                 Candidate::Incomplete => break,
-                Candidate::No => {
+                suspect_or_not @ (Candidate::Suspect | Candidate::No) => {
+                    if matches!(suspect_or_not, Candidate::Suspect) {
+                        push_output(&mut pieces, &mut output);
+                        pieces.push(Piece::Again);
+                    }
                     let (escape, after) = rest.split_at(1);
                     output.extend_from_slice(escape);
                     rest = after;
@@ -126,12 +134,18 @@ impl Scanner {
         let mut incomplete = false;
         for candidate in prompt.chain(ends) {
             match candidate {
-                Candidate::No => {}
+                Candidate::No | Candidate::Suspect => {}
                 Candidate::Incomplete => incomplete = true,
                 found @ Candidate::Found(..) => return found,
             }
         }
-        if incomplete { Candidate::Incomplete } else { Candidate::No }
+        if incomplete {
+            Candidate::Incomplete
+        } else if !self.tokens.is_empty() && bytes.starts_with(MARK_START.as_bytes()) {
+            Candidate::Suspect
+        } else {
+            Candidate::No
+        }
     }
 }
 
@@ -145,12 +159,15 @@ fn end_mark(bytes: &[u8], token: &str) -> Candidate {
     }
     let tail = format!("{FIELD}{token}{MARK_END}");
     let body = bytes.get(head.len()..).unwrap_or_default();
-    let Some(end) = find(body, tail.as_bytes()) else {
-        return if body.len() > LONGEST_MARK { Candidate::No } else { Candidate::Incomplete };
-    };
-    match parse(body.get(..end).unwrap_or_default()) {
-        Some(mark) => Candidate::Found(Piece::Mark(mark), head.len() + end + tail.len()),
-        None => Candidate::No,
+    if let Some(end) = find(body, tail.as_bytes()) {
+        let piece = parse(body.get(..end).unwrap_or_default()).map_or(Piece::Again, Piece::Mark);
+        return Candidate::Found(piece, head.len() + end + tail.len());
+    }
+    match body.iter().position(|byte| matches!(byte, 0x1b | 0x07)) {
+        // Something else begins, or the mark ends, before it is whole.
+        Some(at) => Candidate::Found(Piece::Again, head.len() + at),
+        None if body.len() > LONGEST_MARK => Candidate::Found(Piece::Again, head.len()),
+        None => Candidate::Incomplete,
     }
 }
 
@@ -217,7 +234,9 @@ mod tests {
 
     fn expected() -> Vec<Piece> {
         vec![
-            Piece::Output(b"a\x1b[1mb\x1b]7770;other\x1f0\x1f\x1f/\x1f/bin\x1fother\x07c".to_vec()),
+            Piece::Output(b"a\x1b[1mb".to_vec()),
+            Piece::Again,
+            Piece::Output(b"\x1b]7770;other\x1f0\x1f\x1f/\x1f/bin\x1fother\x07c".to_vec()),
             Piece::Mark(Mark {
                 exit_code: 7,
                 background: Some(12),
@@ -229,6 +248,20 @@ mod tests {
             Piece::Output(b"e".to_vec()),
             Piece::Again,
         ]
+    }
+
+    #[test]
+    fn damaged_marks_are_asked_for_again() {
+        let whole = b"\x1b]7770;tok\x1f7\x1f\x1f/\x1f/bin\x1ftok\x07";
+        for at in 12..whole.len() {
+            // Cut off by an interrupt, and hit by an echo.
+            for between in [&b"\r\n\x1b]7771;prompt?\x07"[..], b"^C"] {
+                let damaged = [&whole[..at], between, if between == b"^C" { &whole[at..] } else { b"" }].concat();
+                let pieces = scanner().feed(&damaged);
+                let usable = pieces.iter().any(|piece| matches!(piece, Piece::Again | Piece::Mark(_)));
+                assert!(usable, "{at}: {pieces:?}");
+            }
+        }
     }
 
     #[test]

@@ -38,6 +38,9 @@ const GRACE: Duration = Duration::from_millis(1500);
 /// After this much silence, and again each time, it is looked whether the process waits for input.
 const INPUT_CHECK: Duration = Duration::from_secs(1);
 
+/// Tokens given for one command beyond the first.
+const MOST_RENEWALS: u32 = 32;
+
 /// How long to wait for a command.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
@@ -171,12 +174,6 @@ impl Terminal {
         self.dialect
     }
 
-    /// The shell's process.
-    #[cfg(test)]
-    pub(super) fn leader(&self) -> i32 {
-        self.leader.as_raw_nonzero().get()
-    }
-
     /// Whether a command was given whose end has not been seen.
     #[must_use]
     pub fn is_running(&self) -> bool {
@@ -208,6 +205,15 @@ impl Terminal {
         exports: &[(String, String)],
         command: &str,
         policy: OutputPolicy,
+    ) -> Result<Output, TerminalError> {
+        self.give(exports, command, Some(policy)).await
+    }
+
+    async fn give(
+        &self,
+        exports: &[(String, String)],
+        command: &str,
+        policy: Option<OutputPolicy>,
     ) -> Result<Output, TerminalError> {
         if command.contains('\0') {
             return Err(TerminalError::Nul);
@@ -315,8 +321,9 @@ impl Terminal {
         self.write(bytes).await
     }
 
-    /// Ends the running command: interrupt first, then kill. `None`: the shell did not come back and has to be closed.
-    pub async fn interrupt(&self) -> Option<Finished> {
+    /// Ends the running command: interrupt first, then kill. Gives its end and what it wrote. No end: the shell did not come
+    /// back and has to be closed.
+    pub async fn interrupt(&self) -> (Option<Finished>, Output) {
         let patience = Patience { quiet: None, total: GRACE, until_input: false };
         for signal in [Signal::INT, Signal::KILL, Signal::KILL] {
             let group = foreground::group(&self.terminal).unwrap_or(self.leader);
@@ -326,12 +333,30 @@ impl Terminal {
             // The shell itself, too: it may be in a loop, or about to start the next command of a list.
             let _ = rustix::process::kill_process(self.leader, Signal::INT);
             match self.wait(&patience, &CancellationToken::new()).await {
-                Waited::Finished(finished) => return Some(finished),
-                Waited::Ended(_) => return None,
+                Waited::Finished(finished) => {
+                    let output = self.take_output();
+                    return (self.settle(&patience).await.then_some(finished), output);
+                }
+                Waited::Ended(_) => break,
                 _ => {}
             }
         }
-        None
+        (None, self.take_output())
+    }
+
+    /// Makes sure that no interrupt is left that would hit the next command: one that does nothing has to pass unharmed.
+    async fn settle(&self, patience: &Patience) -> bool {
+        for _ in 0..5 {
+            if self.give(&[], ":", None).await.is_err() {
+                return false;
+            }
+            match self.wait(patience, &CancellationToken::new()).await {
+                Waited::Finished(finished) if finished.exit_code == 0 => return true,
+                Waited::Finished(_) => {}
+                _ => return false,
+            }
+        }
+        true
     }
 
     /// Kills everything that runs in the terminal and waits, bounded, until the shell is gone. Harmless when repeated.
@@ -362,7 +387,15 @@ impl Terminal {
             self.write(b"\n").await?;
         }
         let token = token();
-        self.shared.lock().scanner.expect_also(token.clone());
+        {
+            let mut inner = self.shared.lock();
+            inner.renewals += 1;
+            // Output that looks like damaged marks must not fill the pipe.
+            if inner.renewals > MOST_RENEWALS {
+                return Ok(());
+            }
+            inner.scanner.expect_also(token.clone());
+        }
         self.write_control(&bash_token(&self.sync, &token)).await
     }
 

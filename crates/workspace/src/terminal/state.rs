@@ -62,6 +62,8 @@ pub(super) struct Inner {
     pub(super) phase: Phase,
     /// What a bash needs to come back.
     pub(super) needs: Needs,
+    /// How many tokens were given for the command beyond the first.
+    pub(super) renewals: u32,
     pub(super) last_output: Instant,
     pub(super) scanner: Scanner,
     decoder: Decoder,
@@ -75,6 +77,7 @@ impl Shared {
             inner: Mutex::new(Inner {
                 phase: Phase::Idle,
                 needs: Needs::default(),
+                renewals: 0,
                 last_output: Instant::now(),
                 scanner: Scanner::new(prompt_token),
                 decoder: UTF_8.new_decoder_without_bom_handling(),
@@ -135,10 +138,14 @@ impl Inner {
         self.transcript.take()
     }
 
-    /// Prepares for the output of a command: whatever mode a program left the screen in is gone.
-    pub(super) fn begin(&mut self, policy: OutputPolicy) {
-        self.transcript.set_policy(policy);
+    /// Prepares for the output of a command, under the policy before if there is none: whatever mode a program left the
+    /// screen in is gone.
+    pub(super) fn begin(&mut self, policy: Option<OutputPolicy>) {
+        if let Some(policy) = policy {
+            self.transcript.set_policy(policy);
+        }
         self.screen = Screen::default();
+        self.renewals = 0;
     }
 
     fn output(&mut self, bytes: &[u8]) {
