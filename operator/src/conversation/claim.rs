@@ -29,7 +29,7 @@ pub(crate) async fn pick(cx: &Context, view: &ConversationView, pool: &PoolView)
         match claim(cx, view, &member).await {
             Claim::Ours(pod) => {
                 let uid = Arc::clone(&pod.uid);
-                cx.world.put_pod(pod);
+                cx.world.put_pod(*pod);
                 cx.world.release(&uid);
                 count(cx, "warm");
                 return Answer::Claimed(uid);
@@ -77,7 +77,7 @@ pub(crate) fn can_be_initialised(pod: &PodView, keyring: &Keyring) -> bool {
 }
 
 enum Claim {
-    Ours(PodView),
+    Ours(Box<PodView>),
     Others,
     Unknown,
 }
@@ -97,7 +97,7 @@ async fn claim(cx: &Context, view: &ConversationView, member: &PodView) -> Claim
     });
     let (namespace, name) = (&member.key.namespace, &member.key.name);
     match cx.kube.merge::<PodObject>(namespace, name, &patch).await {
-        Ok(pod) => Claim::Ours(PodView::from(pod)),
+        Ok(pod) => Claim::Ours(Box::new(PodView::from(pod))),
         // Nothing happened.
         Err(CallError::Busy) => Claim::Unknown,
         // It may have been our own patch whose answer was lost, so the source decides, not the error.
@@ -110,7 +110,7 @@ async fn decide_by_source(cx: &Context, view: &ConversationView, member: &PodVie
         Ok(found) => {
             let found = PodView::from(found);
             if found.uid == member.uid && found.conversation_uid.as_deref() == Some(&*view.uid) {
-                return Claim::Ours(found);
+                return Claim::Ours(Box::new(found));
             }
             cx.world.put_pod(found);
             Claim::Others

@@ -16,9 +16,11 @@ use crate::{
 };
 
 /// How often orphans are looked for.
-const ROUND: Duration = Duration::from_secs(15);
-/// How long the garbage collector has for its work before we do it.
-const GRACE: Duration = Duration::from_secs(30);
+const ROUND: Duration = Duration::from_secs(5);
+/// How long the garbage collector has for its work before we do it. It learns of new kinds only every 30 seconds.
+const GRACE: Duration = Duration::from_secs(10);
+/// Orphans of one round: after a large deletion the collector is at work on the same pods.
+const A_ROUND: usize = 32;
 
 /// Deletes a pod that carries the Conversation's uid and is not the one its status names.
 pub(crate) async fn discard(cx: &Context, view: &ConversationView, pod: &PodView) -> Answer {
@@ -71,9 +73,11 @@ pub async fn sweep_orphans(cx: Arc<Context>) {
         tokio::time::sleep(ROUND).await;
         let orphans = cx.world.orphans();
         since.retain(|uid, _| orphans.iter().any(|pod| pod.uid == *uid));
+        let mut left = A_ROUND;
         for pod in orphans.iter().filter(|pod| !pod.deleting) {
             let first = *since.entry(Arc::clone(&pod.uid)).or_insert_with(Instant::now);
-            if first.elapsed() >= GRACE {
+            if first.elapsed() >= GRACE && left > 0 {
+                left -= 1;
                 sweep(&cx, pod).await;
             }
         }

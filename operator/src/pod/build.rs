@@ -157,7 +157,7 @@ fn spec(plan: &PodPlan<'_>) -> PodSpec {
         automount_service_account_token: Some(false),
         enable_service_links: Some(false),
         restart_policy: Some("Always".to_owned()),
-        termination_grace_period_seconds: Some(template.termination_grace_period_seconds.unwrap_or(30)),
+        termination_grace_period_seconds: Some(grace_period(template)),
         security_context: Some(pod_security(template)),
         runtime_class_name: template.runtime_class_name.clone(),
         node_selector: Some(template.node_selector.clone()).filter(|selector| !selector.is_empty()),
@@ -173,6 +173,10 @@ fn spec(plan: &PodPlan<'_>) -> PodSpec {
         volumes: Some(volumes),
         ..PodSpec::default()
     }
+}
+
+fn grace_period(template: &SandboxTemplate) -> i64 {
+    template.termination_grace_period_seconds.unwrap_or(30)
 }
 
 fn server(plan: &PodPlan<'_>, injected: bool) -> Container {
@@ -193,6 +197,9 @@ fn server(plan: &PodPlan<'_>, injected: bool) -> Container {
             "0.0.0.0".to_owned(),
             "--port".to_owned(),
             names::SERVER_PORT.to_string(),
+            // The server is done a little before the kubelet kills it.
+            "--grace-seconds".to_owned(),
+            (grace_period(template) - 3).clamp(1, 600).to_string(),
         ]),
         working_dir: Some(WORKSPACE_DIR.to_owned()),
         env: Some(environment(plan)),

@@ -90,13 +90,8 @@ where
 {
     let mut config = watcher::Config::default().timeout(60);
     config.label_selector = selector;
-    let stream = watcher::watcher(api, config).backoff(backoff());
+    let stream = watcher::watcher(api, config).default_backoff();
     drain(stream, &mut taker, &synced).await;
-}
-
-/// 250 ms to 10 s: a watch that cannot be had must not hammer the API server, and must come back soon.
-fn backoff() -> impl kube::runtime::utils::Backoff + Send {
-    watcher::DefaultBackoff::default()
 }
 
 async fn drain<K, T>(
