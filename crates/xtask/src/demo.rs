@@ -73,12 +73,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 fn show(target: &Target, options: &Options) -> Result<()> {
     let images = build::all(options.profile)?;
     deliver::to(target, &images)?;
-    // The record of imported images has changed since the cluster came up.
+    apply(target, &objects::namespace())?;
     say::step("install the operator by Helm", || install(target))?;
     let model = Model::from_environment()?;
     say::line(format!("  model {}", model.describe()));
-    say::step("namespace, model and warm pool", || {
-        apply(target, &objects::namespace())?;
+    say::step("model and warm pool", || {
         for object in model.objects()? {
             apply(target, &object)?;
         }
@@ -137,21 +136,13 @@ fn proof(target: &Target, pod: &str) -> Result<String> {
 
 fn install(target: &Target) -> Result<()> {
     let chart = folders::repository().join("charts").join("openhands-operator");
+    let fenced = format!("sandbox.networkPolicy.namespaces={{{NAMESPACE}}}");
     target
         .helm()?
         .args(["upgrade", "--install", "openhands-operator"])
         .arg(chart)
-        .args([
-            "--namespace",
-            SYSTEM,
-            "--create-namespace",
-            "--set",
-            "image.tag=dev",
-            "--set",
-            "replicas=1",
-            "--wait",
-            "--timeout=180s",
-        ])
+        .args(["--namespace", SYSTEM, "--create-namespace", "--wait", "--timeout=180s"])
+        .args(["--set", "image.tag=dev", "--set", "replicas=1", "--set", &fenced])
         .limit(Duration::from_secs(240))
         .run()
         .map(|_| ())

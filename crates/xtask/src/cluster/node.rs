@@ -56,9 +56,17 @@ impl Node {
             .context("cannot run unshare")?
             .id();
         let holder_name = holder.file_name().context("the holder has a name")?.to_string_lossy().into_owned();
-        let pid = wait::until(Duration::from_secs(5), "new namespaces (see node.log in the state folder)", || {
+        let found = wait::until(Duration::from_secs(30), "new namespaces (see node.log in the state folder)", || {
             Ok(descendants(parent).into_iter().find(|pid| name(*pid).as_deref() == Some(holder_name.as_str())))
-        })?;
+        });
+        let pid = match found {
+            Ok(pid) => pid,
+            Err(error) => {
+                // Nothing may be left that no record knows of; with its parent the holder ends too.
+                kill(parent)?;
+                return Err(error);
+            }
+        };
         Ok(Self { pid, start: start_time(pid).context("the node ended at once")?, boot: boot()? })
     }
 
@@ -115,11 +123,16 @@ impl Node {
         if !self.alive() {
             return Ok(());
         }
-        let pid = i32::try_from(self.pid).ok().and_then(rustix::process::Pid::from_raw).context("a process id")?;
-        if let Err(error) = rustix::process::kill_process(pid, rustix::process::Signal::KILL) {
-            bail!("cannot end the node's process {}: {error}", self.pid);
-        }
+        kill(self.pid)?;
         wait::until(Duration::from_secs(30), "the end of the node's processes", || Ok((!self.alive()).then_some(())))
+    }
+}
+
+fn kill(pid: u32) -> Result<()> {
+    let raw = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw).context("a process id")?;
+    match rustix::process::kill_process(raw, rustix::process::Signal::KILL) {
+        Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+        Err(error) => bail!("cannot end process {pid}: {error}"),
     }
 }
 

@@ -24,8 +24,10 @@ pub(crate) fn run(report: &mut Report) {
         logged(clippy, "lints").map(|_| ())
     });
     report.check("generated files", || generate::run(true));
-    let nextest = report.prepare("set-up: test runner", || Ok(tools::nextest().ok())).flatten();
-    unit(report, nextest.as_deref());
+    if report.wants("unit tests") {
+        let nextest = report.prepare("set-up: test runner", || Ok(tools::nextest().ok())).flatten();
+        unit(report, nextest.as_deref());
+    }
     report.tests("examples in the documentation", cargo().args(["test", "--doc", "--workspace"]).args(locked()));
     report.check("documentation", || {
         let doc = cargo().args(["doc", "--workspace", "--no-deps"]).args(locked()).env("RUSTDOCFLAGS", "-D warnings");
