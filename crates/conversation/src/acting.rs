@@ -37,7 +37,6 @@ const INTERRUPTED: &str =
     "This call was interrupted by the user before it was done; it may have had part of its effect.";
 
 /// What all actions of a conversation have in common.
-#[derive(Clone)]
 pub(crate) struct Workplace {
     pub(crate) log: EventLog,
     pub(crate) tools: Tools,
@@ -56,7 +55,7 @@ type Outcome = Result<Result<Observation, ToolError>, StoreError>;
 
 /// A batch at work.
 pub(crate) struct Acting {
-    workplace: Workplace,
+    workplace: Arc<Workplace>,
     context: Arc<ToolContext>,
     limit: usize,
     actions: Vec<Arc<Event>>,
@@ -71,7 +70,7 @@ pub(crate) struct Acting {
 
 impl Acting {
     /// Starts a batch of pending actions.
-    pub(crate) fn start(workplace: Workplace, actions: Vec<Arc<Event>>, limit: u32, cancel: CancellationToken) -> Self {
+    pub(crate) fn start(workplace: Arc<Workplace>, actions: Vec<Arc<Event>>, limit: u32, cancel: CancellationToken) -> Self {
         let context = Arc::new(ToolContext {
             working_dir: workplace.working_dir.clone(),
             observations_dir: Some(workplace.observations_dir.clone()),
@@ -115,7 +114,7 @@ impl Acting {
                 continue;
             }
             let body = action.action.clone().unwrap_or(Value::Null);
-            let work = act(self.workplace.clone(), Arc::clone(&self.context), tool, body);
+            let work = act(Arc::clone(&self.workplace), Arc::clone(&self.context), tool, body);
             let handle = self.tasks.spawn(work);
             self.running.insert(handle.id(), index);
         }
@@ -221,7 +220,7 @@ pub(crate) fn failed(action: &ActionEvent, error: String) -> Event {
     })
 }
 
-async fn act(workplace: Workplace, context: Arc<ToolContext>, tool: Arc<dyn Tool>, body: Value) -> Outcome {
+async fn act(workplace: Arc<Workplace>, context: Arc<ToolContext>, tool: Arc<dyn Tool>, body: Value) -> Outcome {
     // After a crash the log must know of everything that may have had an effect.
     workplace.log.commit().await?;
     look_up_secrets(&workplace, &body).await;

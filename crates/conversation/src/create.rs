@@ -290,7 +290,7 @@ impl Parts {
     pub(crate) fn assemble(self) -> (Task, Conversation) {
         let Self { env, dir, state, machine, log, lease, tools, static_prompt, working_dir } = self;
         let (sender, mailbox) = mpsc::channel(MAILBOX_SIZE);
-        let workplace = Workplace {
+        let workplace = Arc::new(Workplace {
             log: log.clone(),
             secrets: Arc::clone(&state.secrets),
             lookups: env.lookups.clone(),
@@ -298,7 +298,7 @@ impl Parts {
             observations_dir: dir.join("observations"),
             variables: env.variables.clone(),
             tools,
-        };
+        });
         let request = LlmRequest { messages: Vec::new(), tools: workplace.tools.offered() };
         let saver = Saver::new(&dir, env.cipher.clone());
         let core = Core::new(log.clone(), state, machine, SideFile::new(&dir, CALLS_FILE));

@@ -80,6 +80,7 @@ pub(crate) fn meta(state: &Snapshot, cipher: Option<&Cipher>) -> Value {
     let mut secrets = state.secrets.to_json(at_rest(cipher));
     let secrets = secrets.get_mut("secret_sources").map(Value::take).unwrap_or_default();
     let mut meta = (*state.request).clone();
+    meta.entry("metrics").or_insert(Value::Null);
     for (name, value) in [
         ("workspace", (*state.workspace).clone()),
         ("max_iterations", json!(state.max_iterations)),
@@ -90,7 +91,6 @@ pub(crate) fn meta(state: &Snapshot, cipher: Option<&Cipher>) -> Value {
         ("tags", json!(state.tags)),
         ("id", json!(state.id.hex())),
         ("title", json!(state.title.as_deref())),
-        ("metrics", json!(state.stats.combined())),
         ("created_at", json!(&*state.created_at)),
         ("updated_at", json!(state.updated_at)),
     ] {

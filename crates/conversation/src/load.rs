@@ -53,7 +53,7 @@ const READ_FROM_STATE: [&str; 15] = [
 ];
 
 /// Members of `meta.json` that are written from the state; all others are kept as they are.
-const WRITTEN_TO_META: [&str; 12] = [
+const WRITTEN_TO_META: [&str; 11] = [
     "workspace",
     "max_iterations",
     "stuck_detection",
@@ -63,7 +63,6 @@ const WRITTEN_TO_META: [&str; 12] = [
     "tags",
     "id",
     "title",
-    "metrics",
     "created_at",
     "updated_at",
 ];

@@ -20,6 +20,9 @@ const MAX_TEMPLATE: u64 = 256 * 1024;
 /// The static part of an agent's system prompt. Reads the template files that the agent names, blocking.
 pub(crate) fn static_prompt(agent: &AgentSpec) -> Result<String, Wrong> {
     let members = agent.members();
+    let mut values = members.system_prompt_kwargs.clone();
+    // As in the reference, tools ask for a risk unless the agent says otherwise, so the prompt explains the levels.
+    values.entry("llm_security_analyzer").or_insert(true.into());
     let literal = members.system_prompt.clone().filter(|text| !text.trim().is_empty());
     let prompt = StaticPrompt {
         template: template("agent.system_prompt_filename", &members.system_prompt_filename, SYSTEM_PROMPT_NAME)?,
@@ -30,7 +33,7 @@ pub(crate) fn static_prompt(agent: &AgentSpec) -> Result<String, Wrong> {
         )?,
         literal,
         persona: members.persona.clone().filter(|text| !text.trim().is_empty()),
-        values: members.system_prompt_kwargs.clone(),
+        values,
     };
     prompt.render().map_err(|error| ("agent.system_prompt".to_owned(), error.to_string()))
 }

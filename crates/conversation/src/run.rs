@@ -105,7 +105,7 @@ impl Task {
                 }
                 Next::Execute(actions) => {
                     let limit = self.core.state.agent.members().tool_concurrency_limit;
-                    let acting = Acting::start(self.workplace.clone(), actions, limit, run.cancel.clone());
+                    let acting = Acting::start(Arc::clone(&self.workplace), actions, limit, run.cancel.clone());
                     run.activity = Activity::Acting(Box::new(acting));
                     self.tell_results()?;
                 }

@@ -39,7 +39,7 @@ pub(crate) struct Task {
     pub(crate) env: Arc<Environment>,
     pub(crate) dir: PathBuf,
     pub(crate) core: Core,
-    pub(crate) workplace: Workplace,
+    pub(crate) workplace: Arc<Workplace>,
     pub(crate) saver: Saver,
     pub(crate) lease: Lease,
     pub(crate) mailbox: mpsc::Receiver<Command>,

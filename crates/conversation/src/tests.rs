@@ -6,4 +6,5 @@ mod crash;
 mod failures;
 mod stage;
 mod storage;
+mod storm;
 mod turns;
