@@ -70,7 +70,12 @@ pub(crate) struct Acting {
 
 impl Acting {
     /// Starts a batch of pending actions.
-    pub(crate) fn start(workplace: Arc<Workplace>, actions: Vec<Arc<Event>>, limit: u32, cancel: CancellationToken) -> Self {
+    pub(crate) fn start(
+        workplace: Arc<Workplace>,
+        actions: Vec<Arc<Event>>,
+        limit: u32,
+        cancel: CancellationToken,
+    ) -> Self {
         let context = Arc::new(ToolContext {
             working_dir: workplace.working_dir.clone(),
             observations_dir: Some(workplace.observations_dir.clone()),
