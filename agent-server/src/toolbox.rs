@@ -19,7 +19,11 @@ impl Default for StockTools {
 
 impl Toolbox for StockTools {
     fn build(&self, request: &ToolRequest<'_>) -> Result<Vec<Arc<dyn Tool>>, String> {
-        let setup = ToolSetup { working_dir: request.working_dir.to_owned(), ..ToolSetup::default() };
+        let setup = ToolSetup {
+            working_dir: request.working_dir.to_owned(),
+            persistence_dir: Some(request.conversation_dir.to_owned()),
+            ..ToolSetup::default()
+        };
         self.0.build(request.tools, request.include_default_tools, &setup).map_err(|error| error.to_string())
     }
 }
