@@ -18,6 +18,9 @@ use crate::{condensation, observation};
 /// What a model reads where a result is missing.
 const NO_RESULT: &str = "This call has no result: it was interrupted before it was done.";
 
+/// What a model reads of a user's message that says nothing.
+const EMPTY_MESSAGE: &str = "(empty message)";
+
 /// The messages of a conversation.
 #[derive(Clone, Debug, Default)]
 pub struct View {
@@ -249,8 +252,9 @@ impl View {
     }
 
     fn push_user(&mut self, mut message: Message) {
-        if message.content.is_empty() {
-            return;
+        // A message without content is refused, and without any message there may be nothing to answer.
+        if message.content.iter().all(|part| part.as_text().is_some_and(|text| text.trim().is_empty())) {
+            message.content = vec![Content::text(EMPTY_MESSAGE)];
         }
         match self.messages.last_mut() {
             Some(last) if last.role == Role::User => last.content.append(&mut message.content),

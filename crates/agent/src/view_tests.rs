@@ -109,6 +109,7 @@ fn missing_results_are_stood_in_for_and_late_ones_find_their_place() {
 fn results_without_calls_and_empty_messages_are_left_out() {
     check(&[observation_event("r1.a", "t", "A"), error_event("x", "t", "E"), agent_says("")], "");
     check(&[user_says("u"), agent_says(" "), user_says("v")], "U(u|v)");
+    check(&[user_says("u"), agent_says("x"), user_says("")], "U(u) A(x) U((empty message))");
 }
 
 #[test]
