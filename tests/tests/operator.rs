@@ -497,6 +497,9 @@ async fn reports_are_believed_only_from_the_bound_pod() -> Result<()> {
     let mut forged = body.clone();
     forged["podUid"] = pod_uid(&other).into();
     assert!(refused(stage.node.post_report(&target, text(&target, "/token"), &forged).await?), "another pod's name");
+    forged = body.clone();
+    forged["conversationId"] = other["metadata"]["uid"].clone();
+    assert!(refused(stage.node.post_report(&target, text(&target, "/token"), &forged).await?), "another's conversation");
     assert!(refused(stage.node.post_report(&target, text(&target, "/token"), &json!({"podUid": 1})).await?), "nonsense");
     wait::stays("nothing was believed", QUIET, &false, || async {
         let found = stage.namespace.find("Conversation", "mine").await?.context("mine")?;
