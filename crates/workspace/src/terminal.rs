@@ -1,12 +1,13 @@
 //! A persistent shell on a real terminal (PTY): one command at a time, exact exit codes, interactive programs, bounded output.
 //!
-//! The pieces, from the shell outwards: [`dialect`](self) prepares a bash (or sh) so that it takes commands over a private
+//! The pieces, from the shell outwards: `dialect` prepares a bash (or sh) so that it takes commands over a private
 //! pipe and marks the end of each in its output; `reader` pulls bytes from the terminal; `marker` splits marks from output;
 //! `screen` renders control sequences to text; `transcript` keeps a bounded part of that text and the rest in a file.
 //! [`Terminal`] puts them together. Knows nothing of tools, models or conversations.
 
 mod account;
 mod dialect;
+mod ending;
 mod foreground;
 mod keys;
 mod marker;
@@ -14,6 +15,7 @@ mod reader;
 mod screen;
 mod session;
 mod spawn;
+mod start;
 mod state;
 mod transcript;
 

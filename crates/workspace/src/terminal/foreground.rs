@@ -56,6 +56,8 @@ pub(super) fn signal_group(group: Pid, signal: Signal) {
 
 /// Kills every process of the session that `leader` leads, and `leader`.
 pub(super) fn kill_session(leader: Pid) {
+    // The shell first, so that it does not go on with its next command.
+    let _ = rustix::process::kill_process(leader, Signal::KILL);
     // Twice: a process may fork while the list is read.
     for _ in 0..2 {
         for member in members(leader) {

@@ -1,17 +1,14 @@
-//! One shell: start it, give it a command, wait, send keys, interrupt, close.
+//! One shell that runs: give it a command, wait, send keys. Its beginning is in `start`, its end in `ending`.
 
 use std::{
-    os::fd::{AsFd as _, OwnedFd},
+    os::fd::OwnedFd,
     path::PathBuf,
     sync::{Arc, atomic::AtomicBool, atomic::Ordering},
     time::{Duration, Instant},
 };
 
 use pty_process::OwnedWritePty;
-use rustix::{
-    process::{Pid, Signal},
-    termios::Termios,
-};
+use rustix::{process::Pid, termios::Termios};
 use tokio::{
     io::AsyncWriteExt as _,
     net::unix::pipe,
@@ -22,19 +19,17 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Dialect, Finished, Output, OutputPolicy, TerminalError, TerminalOptions,
-    dialect::{self, bash_preparation, bash_record, bash_token},
-    foreground, reader,
-    spawn::{self, Spawned},
+    Dialect, Finished, Output, OutputPolicy, TerminalError,
+    dialect::{self, bash_record, bash_token},
+    foreground,
+    start::token,
     state::{Needs, Phase, Shared},
 };
 
-/// How long a shell may take to become ready; start files of users can be slow.
-const READY: Duration = Duration::from_secs(10);
+/// How long bash may take to read a command of any length.
+const CONTROL: Duration = Duration::from_secs(10);
 /// How long a process may take to read what was sent to it.
 const WRITE: Duration = Duration::from_secs(5);
-/// How long an interrupted command may take to end before it is killed, and again before the shell is given up.
-const GRACE: Duration = Duration::from_millis(1500);
 /// After this much silence, and again each time, it is looked whether the process waits for input.
 const INPUT_CHECK: Duration = Duration::from_secs(1);
 
@@ -71,103 +66,24 @@ pub enum Waited {
 
 /// A shell on a terminal. Dropping it kills everything that runs in it.
 pub struct Terminal {
-    shared: Arc<Shared>,
-    dialect: Dialect,
-    leader: Pid,
+    pub(super) shared: Arc<Shared>,
+    pub(super) dialect: Dialect,
+    pub(super) leader: Pid,
     /// A duplicate of our end, to ask who is in the foreground.
-    terminal: OwnedFd,
+    pub(super) terminal: OwnedFd,
     /// The modes the terminal started with.
-    modes: Option<Termios>,
-    input: Mutex<OwnedWritePty>,
-    control: Mutex<Option<pipe::Sender>>,
+    pub(super) modes: Option<Termios>,
+    pub(super) input: Mutex<OwnedWritePty>,
+    pub(super) control: Mutex<Option<pipe::Sender>>,
     /// The word that begins commands and tokens for a bash.
-    sync: String,
+    pub(super) sync: String,
     /// Where commands for a POSIX shell are written, and the token of its prompt.
-    posix: Option<(tempfile::TempDir, String)>,
-    reader: JoinHandle<()>,
-    closed: AtomicBool,
+    pub(super) posix: Option<(tempfile::TempDir, String)>,
+    pub(super) reader: JoinHandle<()>,
+    pub(super) closed: AtomicBool,
 }
 
 impl Terminal {
-    /// Starts a shell and waits until it takes commands (a few milliseconds). When bash does not come up with its start
-    /// files, it is started again without them.
-    ///
-    /// # Errors
-    /// [`TerminalError`] when there is no shell, it cannot be started or does not become ready within ten seconds.
-    pub async fn start(options: &TerminalOptions) -> Result<Self, TerminalError> {
-        match Self::start_once(options).await {
-            Err(TerminalError::NotReady(_)) if options.start_files => {
-                tracing::warn!("the shell did not become ready with its start files, trying without");
-                Self::start_once(&TerminalOptions { start_files: false, ..options.clone() }).await
-            }
-            result => result,
-        }
-    }
-
-    async fn start_once(options: &TerminalOptions) -> Result<Self, TerminalError> {
-        let (shell, dialect) = spawn::choose(options)?;
-        let prompt_token = token();
-        let Spawned { child, pty, modes, control } = spawn::spawn(options, &shell, dialect, &prompt_token)?;
-        let name = shell.display().to_string();
-        let failed = |source| TerminalError::Start {
-            shell: name.clone(),
-            directory: options.directory.display().to_string(),
-            source,
-        };
-        let leader = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        let leader = leader.ok_or_else(|| TerminalError::NotReady(name.clone()))?;
-        let terminal = pty.as_fd().try_clone_to_owned().map_err(failed)?;
-        let (output, input) = pty.into_split();
-        let shared = Arc::new(Shared::new(prompt_token.clone()));
-        let reader = tokio::spawn(reader::read(output, child, Arc::clone(&shared)));
-        let posix = match dialect {
-            Dialect::Bash => None,
-            Dialect::Posix => Some((tempfile::tempdir().map_err(failed)?, prompt_token)),
-        };
-        let (control, wiring) = control.unzip();
-        let this = Self {
-            shared,
-            dialect,
-            leader,
-            terminal,
-            modes,
-            input: Mutex::new(input),
-            control: Mutex::new(control),
-            sync: wiring.as_ref().map(|wiring| wiring.sync.clone()).unwrap_or_default(),
-            posix,
-            reader,
-            closed: AtomicBool::new(false),
-        };
-        // What the start files print is no output: nothing counts before the first mark.
-        this.shared.lock().phase = Phase::Starting;
-        let prepare = async {
-            if let Some(wiring) = &wiring {
-                let token = token();
-                this.shared.lock().scanner.expect(token.clone());
-                let mut record = bash_preparation(wiring).into_bytes();
-                record.push(0);
-                record.extend(bash_token(&wiring.sync, &token));
-                this.write_control(&record).await?;
-            } else {
-                this.write_posix(dialect::posix_preparation).await?;
-            }
-            this.ready(&name).await
-        };
-        let ready = timeout(READY, prepare).await.unwrap_or_else(|_| Err(TerminalError::NotReady(name.clone())));
-        ready.map(|()| this)
-    }
-
-    async fn ready(&self, name: &str) -> Result<(), TerminalError> {
-        let patience = Patience { quiet: None, total: READY, until_input: false };
-        match self.wait(&patience, &CancellationToken::new()).await {
-            Waited::Finished(_) => {
-                let _ = self.take_output();
-                Ok(())
-            }
-            _ => Err(TerminalError::NotReady(name.to_owned())),
-        }
-    }
-
     /// How the shell is spoken to.
     #[must_use]
     pub fn dialect(&self) -> Dialect {
@@ -209,7 +125,7 @@ impl Terminal {
         self.give(exports, command, Some(policy)).await
     }
 
-    async fn give(
+    pub(super) async fn give(
         &self,
         exports: &[(String, String)],
         command: &str,
@@ -275,8 +191,9 @@ impl Terminal {
                 }
                 (inner.last_output, std::mem::take(&mut inner.needs))
             };
-            if needs != Needs::default() && self.bring_back(needs).await.is_err() {
-                return Waited::Ended(None);
+            if needs != Needs::default() {
+                // It fails only when the shell is gone, which the reader will say.
+                let _ = self.bring_back(needs).await;
             }
             let now = Instant::now();
             let end = begin + patience.total;
@@ -321,61 +238,6 @@ impl Terminal {
         self.write(bytes).await
     }
 
-    /// Ends the running command: interrupt first, then kill. Gives its end and what it wrote. No end: the shell did not come
-    /// back and has to be closed.
-    pub async fn interrupt(&self) -> (Option<Finished>, Output) {
-        let patience = Patience { quiet: None, total: GRACE, until_input: false };
-        for signal in [Signal::INT, Signal::KILL, Signal::KILL] {
-            let group = foreground::group(&self.terminal).unwrap_or(self.leader);
-            if group != self.leader {
-                foreground::signal_group(group, signal);
-            }
-            // The shell itself, too: it may be in a loop, or about to start the next command of a list.
-            let _ = rustix::process::kill_process(self.leader, Signal::INT);
-            match self.wait(&patience, &CancellationToken::new()).await {
-                Waited::Finished(finished) => {
-                    let output = self.take_output();
-                    return (self.settle(&patience).await.then_some(finished), output);
-                }
-                Waited::Ended(_) => break,
-                _ => {}
-            }
-        }
-        (None, self.take_output())
-    }
-
-    /// Makes sure that no interrupt is left that would hit the next command: one that does nothing has to pass unharmed.
-    async fn settle(&self, patience: &Patience) -> bool {
-        for _ in 0..5 {
-            if self.give(&[], ":", None).await.is_err() {
-                return false;
-            }
-            match self.wait(patience, &CancellationToken::new()).await {
-                Waited::Finished(finished) if finished.exit_code == 0 => return true,
-                Waited::Finished(_) => {}
-                _ => return false,
-            }
-        }
-        true
-    }
-
-    /// Kills everything that runs in the terminal and waits, bounded, until the shell is gone. Harmless when repeated.
-    pub async fn close(&self) {
-        self.kill();
-        let ended = async {
-            loop {
-                let changed = self.shared.changed.notified();
-                tokio::pin!(changed);
-                changed.as_mut().enable();
-                if matches!(self.shared.lock().phase, Phase::Ended(_)) {
-                    return;
-                }
-                changed.await;
-            }
-        };
-        let _ = timeout(GRACE, ended).await;
-    }
-
     /// Gives a bash that was thrown out of its loop what it needs to report the end of the command.
     async fn bring_back(&self, needs: Needs) -> Result<(), TerminalError> {
         if self.posix.is_some() {
@@ -399,12 +261,6 @@ impl Terminal {
         self.write_control(&bash_token(&self.sync, &token)).await
     }
 
-    fn kill(&self) {
-        if !self.closed.swap(true, Ordering::AcqRel) {
-            foreground::kill_session(self.leader);
-        }
-    }
-
     fn waits_for_input(&self) -> bool {
         foreground::group(&self.terminal).is_some_and(foreground::waits_for_input)
     }
@@ -417,14 +273,14 @@ impl Terminal {
         }
     }
 
-    async fn write_control(&self, record: &[u8]) -> Result<(), TerminalError> {
+    pub(super) async fn write_control(&self, record: &[u8]) -> Result<(), TerminalError> {
         let write = async {
             match self.control.lock().await.as_mut() {
                 Some(control) => control.write_all(record).await,
                 None => Ok(()),
             }
         };
-        match timeout(READY, write).await {
+        match timeout(CONTROL, write).await {
             Ok(Ok(())) => Ok(()),
             // Nobody reads any more: half a command must not stay in the pipe.
             Ok(Err(_)) | Err(_) => {
@@ -435,7 +291,7 @@ impl Terminal {
     }
 
     /// Writes what a POSIX shell is to do into its file and makes it read that.
-    async fn write_posix(&self, script: impl FnOnce(&str) -> String) -> Result<(), TerminalError> {
+    pub(super) async fn write_posix(&self, script: impl FnOnce(&str) -> String) -> Result<(), TerminalError> {
         use std::os::unix::fs::OpenOptionsExt as _;
         let Some((directory, token)) = &self.posix else { return Ok(()) };
         self.shared.lock().scanner.expect(token.clone());
@@ -447,16 +303,4 @@ impl Terminal {
         std::io::Write::write_all(&mut &file, text.as_bytes()).map_err(TerminalError::Write)?;
         self.write(format!(". {}\n", dialect::quote(&path.display().to_string())).as_bytes()).await
     }
-}
-
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        self.kill();
-        self.reader.abort();
-    }
-}
-
-/// A word that nobody can guess.
-pub(super) fn token() -> String {
-    uuid::Uuid::new_v4().simple().to_string()
 }

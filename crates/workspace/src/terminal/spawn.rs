@@ -107,7 +107,7 @@ pub(super) fn spawn(
                 control: control.as_raw_fd(),
                 report: report.as_raw_fd(),
                 prompt_token: prompt_token.to_owned(),
-                sync: super::session::token(),
+                sync: super::start::token(),
                 start_files: options.start_files,
             };
             command = command
