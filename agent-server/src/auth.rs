@@ -88,11 +88,11 @@ fn bearer_token(value: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// Whether the request may initialise the server, under the configuration that is in force now.
+/// Whether the request may initialise the server, under the configuration that is in force now. With `OH_INIT_KEY_SHA256`
+/// only its key is taken, else the secret key. Without either everybody may, unless a blank secret key was given.
 ///
 /// # Errors
-/// 401. With `OH_INIT_KEY_SHA256` only its key is taken; else the secret key; without either everybody may, unless a secret
-/// key was given but blank.
+/// 401.
 pub fn check_init_key(config: &Config, headers: &HeaderMap) -> Result<(), ApiError> {
     let given = header_text(headers, INIT_KEY_HEADER).unwrap_or_default();
     let admitted = match (&config.init_key_sha256, &config.secret_key) {
@@ -132,7 +132,8 @@ mod tests {
     #[test]
     fn who_may_initialise() {
         let secret = |key: &str| Some(SecretText::new(key));
-        let table: &[(Option<SecretText>, Option<String>, bool, &str, bool)] = &[
+        type Row = (Option<SecretText>, Option<String>, bool, &'static str, bool);
+        let table: &[Row] = &[
             (None, None, false, "", true),
             (None, None, true, "", false),
             (secret("s"), None, false, "s", true),

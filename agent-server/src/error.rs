@@ -3,7 +3,7 @@
 
 use axum::{
     Json,
-    http::{HeaderName, HeaderValue, StatusCode, header},
+    http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use serde_json::{Value, json};
@@ -69,8 +69,8 @@ impl ApiError {
 
     /// One problem of the request.
     #[must_use]
-    pub fn invalid(problem: Problem) -> Self {
-        Self::Invalid(vec![problem])
+    pub fn invalid(problem: impl Into<Box<Problem>>) -> Self {
+        Self::Invalid(vec![*problem.into()])
     }
 
     /// The status of the answer.
@@ -139,9 +139,6 @@ pub fn panicked(panic: Box<dyn std::any::Any + Send + 'static>) -> Response {
         .unwrap_or("panic without a text");
     ApiError::Internal(anyhow::anyhow!("handler panicked: {text}")).into_response()
 }
-
-/// The header that says which formats an answer depends on.
-pub const VARY: HeaderName = header::VARY;
 
 #[cfg(test)]
 mod tests {

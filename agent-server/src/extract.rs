@@ -30,19 +30,44 @@ impl FromRequestParts<AppState> for Ready {
     }
 }
 
-/// A JSON body read as `T`; the content type does not matter, as clients in the field forget it.
+/// A JSON object read as `T`; the content type does not matter, as clients in the field forget it.
 pub struct Body<T>(pub T);
+
+/// A JSON list read as items.
+pub struct ListBody<T>(pub Vec<T>);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        let value = whole_body(request, state).await?;
-        let Some(value) = value else {
-            return Err(ApiError::invalid(Problem::new("missing", ["body"], "Field required").input(Value::Null)));
-        };
+        read_object(whole_body(request, state).await?).map(Self)
+    }
+}
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for ListBody<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let value = whole_body(request, state).await?.ok_or_else(no_body)?;
         validation::read("body", value).map(Self).map_err(ApiError::invalid)
     }
+}
+
+/// Reads a body that must be an object. A list would pass as a structure whose members have defaults.
+///
+/// # Errors
+/// 422.
+pub fn read_object<T: DeserializeOwned>(body: Option<Value>) -> Result<T, ApiError> {
+    let value = body.ok_or_else(no_body)?;
+    if !value.is_object() {
+        let msg = "Input should be a valid dictionary or object to extract fields from";
+        return Err(ApiError::invalid(Problem::new("model_attributes_type", ["body"], msg).input(value)));
+    }
+    validation::read("body", value).map_err(ApiError::invalid)
+}
+
+fn no_body() -> ApiError {
+    ApiError::invalid(Problem::new("missing", ["body"], "Field required").input(Value::Null))
 }
 
 /// A JSON body as it is; `None` when there is none.

@@ -17,11 +17,11 @@ use crate::{
     auth::check_init_key,
     config::Config,
     error::ApiError,
-    extract::RawBody,
+    extract::{RawBody, read_object},
     query::Query,
     report,
     state::AppState,
-    validation::{self, Problem},
+    validation::Problem,
 };
 
 /// `GET /api/init`: where the server stands; with `?nonce=` also the proof that it is the pod it should be. No key needed.
@@ -57,10 +57,7 @@ pub async fn initialize(
 ) -> Result<axum::Json<InitStatus>, ApiError> {
     require_deferred(&state)?;
     state.with_config(|config| check_init_key(config, &headers))?;
-    let Some(value) = body?.0 else {
-        return Err(ApiError::invalid(Problem::new("missing", ["body"], "Field required")));
-    };
-    let request: InitRequest = validation::read("body", value).map_err(ApiError::invalid)?;
+    let request: InitRequest = read_object(body?.0)?;
     // A task of its own: a caller that hangs up does not stop it half way.
     let work = tokio::spawn({
         let state = state.clone();

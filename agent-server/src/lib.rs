@@ -11,6 +11,8 @@ pub mod cors;
 pub mod error;
 pub mod extract;
 pub mod init;
+pub mod install;
+mod leftover;
 pub mod lookup;
 pub mod openapi;
 pub mod query;

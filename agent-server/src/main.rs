@@ -27,11 +27,31 @@ struct Arguments {
     supervise: bool,
     #[arg(long, hide = true)]
     supervised: bool,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Copy this program to a path and end; for pods whose image has no server
+    Install {
+        /// Where to, a file in a folder that exists
+        target: std::path::PathBuf,
+    },
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     log();
+    if let Some(Command::Install { target }) = &arguments.command {
+        return match openhands_agent_server::install::install(target) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                tracing::error!(%error, "cannot install the server");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let grace = Duration::from_secs(arguments.grace_seconds);
     if !arguments.supervised && (arguments.supervise || supervise::is_first_process()) {
         let child: Vec<OsString> = std::env::args_os().skip(1).filter(|argument| argument != "--supervise").collect();
@@ -49,7 +69,7 @@ fn main() -> ExitCode {
         .thread_keep_alive(Duration::from_secs(5))
         .enable_all()
         .build();
-    let Arguments { host, port, grace_seconds: _, supervise: _, supervised } = arguments;
+    let Arguments { host, port, grace_seconds: _, supervise: _, supervised, command: _ } = arguments;
     match runtime {
         Ok(runtime) => {
             let code = runtime.block_on(run(Options { host, port, grace, supervised }));

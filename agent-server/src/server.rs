@@ -1,21 +1,18 @@
 //! Connections: accepted up to a bound, spoken HTTP/1.1 with, ended gracefully. It does not know the routes.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{convert::Infallible, io, sync::Arc, time::Duration};
 
 use axum::{Router, extract::Request, http::Uri};
-use hyper::{body::Incoming, server::conn::http1};
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    service::TowerToHyperService,
-};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::Semaphore,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tower::{ServiceExt, util::MapRequest};
+use tower::ServiceExt;
 
-use crate::state::AppState;
+use crate::{leftover, state::AppState};
 
 /// Most connections at once; further ones wait to be accepted.
 const MAX_CONNECTIONS: usize = 4096;
@@ -72,10 +69,15 @@ async fn wait_after(error: &io::Error) {
 async fn talk(stream: TcpStream, router: Router, state: AppState, stop: CancellationToken) {
     // Small frames must not wait for each other.
     let _ = stream.set_nodelay(true);
-    let service = MapRequest::new(router, move |request: Request<Incoming>| {
-        without_root(request, &state.root_path()).map(axum::body::Body::new)
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (router, root) = (router.clone(), state.root_path());
+        async move {
+            let (request, leftover) = leftover::watch(request);
+            let mut response = router.oneshot(without_root(request, &root).map(axum::body::Body::new)).await?;
+            leftover.settle(&mut response).await;
+            Ok::<_, Infallible>(response)
+        }
     });
-    let service = TowerToHyperService::new(service.map_response(|response| response));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_LIMIT)

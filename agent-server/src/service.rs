@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 pub use entry::Live;
-use entry::{Entry, State};
+use entry::{Entry, State, summary};
 pub use search::{Page, SortOrder};
 
 /// How often sleepy conversations are looked for, at most.
@@ -127,6 +127,12 @@ impl Service {
         self.entry(id)?.live()
     }
 
+    /// Whether a conversation is known but not in memory.
+    #[must_use]
+    pub fn is_asleep(&self, id: ConversationId) -> bool {
+        self.entry(id).is_some_and(|entry| matches!(entry.state(), State::Asleep(_)))
+    }
+
     /// Creates a conversation; `false` when its id was in use, and then nothing is changed.
     ///
     /// # Errors
@@ -177,7 +183,10 @@ impl Service {
         let _gate = entry.gate().await;
         match entry.state() {
             State::Gone => return Err(ServiceError::Unknown),
-            State::Awake(live) => live.delete().await,
+            State::Awake(live) => {
+                entry.set(State::Gone);
+                live.delete().await;
+            }
             State::Asleep(summary) => match self.wake(&entry, summary.clone()).await {
                 Ok(live) => live.delete().await,
                 // What cannot be read can still be removed.
@@ -259,12 +268,14 @@ impl Service {
             }
             let entries: Vec<_> = self.entries().values().cloned().collect();
             for entry in entries {
-                if entry.is_idle(idle) {
-                    let _gate = entry.gate().await;
-                    // Somebody may have come while we waited at the gate.
-                    if entry.is_idle(idle) {
-                        entry.fall_asleep(&self.inner.root).await;
-                    }
+                if !entry.is_idle(idle) {
+                    continue;
+                }
+                let _gate = entry.gate().await;
+                if let Some(live) = entry.take_idle(idle, &self.inner.root) {
+                    live.close().await;
+                    tracing::debug!(conversation = %live.id(), "idle conversation left memory");
+                    entry.set(State::Asleep(summary(&live, &self.inner.root)));
                 }
             }
         }

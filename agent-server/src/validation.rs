@@ -138,8 +138,8 @@ pub fn refused(root: &str, whole: &Value, error: &serde_path_to_error::Error<ser
 ///
 /// # Errors
 /// The problem, placed below `root` (such as `body`).
-pub fn read<T: serde::de::DeserializeOwned>(root: &str, value: Value) -> Result<T, Problem> {
-    serde_path_to_error::deserialize(&value).map_err(|error| refused(root, &value, &error))
+pub fn read<T: serde::de::DeserializeOwned>(root: &str, value: Value) -> Result<T, Box<Problem>> {
+    serde_path_to_error::deserialize(&value).map_err(|error| Box::new(refused(root, &value, &error)))
 }
 
 #[cfg(test)]

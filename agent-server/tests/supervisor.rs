@@ -1,5 +1,7 @@
 //! The parent process, with the real binary.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::{
     fs,
     path::Path,
@@ -174,4 +176,21 @@ async fn the_server_ends_with_its_parent() {
             stat.is_empty() || stat.contains(") Z ")
         })
         .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_hangs_is_killed_after_its_grace() {
+    let mut server = Supervised::start(&[]).await;
+    let [child] = server.children()[..] else { panic!("{:?}", server.children()) };
+    kill(child, "STOP");
+    kill(server.parent.id(), "TERM");
+    let start = Instant::now();
+    let code = loop {
+        if let Some(status) = server.parent.try_wait().unwrap() {
+            break status.code();
+        }
+        assert!(start.elapsed() < Duration::from_secs(20), "it does not end; log: {}", server.log());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    assert_eq!(code, Some(128 + 9), "{}", server.log());
 }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 const MAX_ITEMS: usize = 1000;
 
 /// What a variable may hold.
-pub enum Shape {
+pub(super) enum Shape {
     /// `1` and `true` are yes, all else is no.
     Bool,
     /// A whole number.
@@ -58,7 +58,7 @@ impl Shape {
     ///
     /// # Errors
     /// [`BadVariable`] naming the first variable that cannot be read.
-    pub fn read(&self, variables: &Variables, key: &str) -> Result<Option<Value>, BadVariable> {
+    pub(super) fn read(&self, variables: &Variables, key: &str) -> Result<Option<Value>, BadVariable> {
         let text = variables.get(key).map(String::as_str);
         match self {
             Self::Bool => Ok(text.map(|text| is_yes(text).into())),
@@ -100,7 +100,7 @@ fn object(key: &str, text: Option<&str>) -> Result<Option<Map<String, Value>>, B
 }
 
 /// A parser's complaint without the text it complains about.
-pub fn without_value(error: &serde_json::Error) -> String {
+pub(super) fn without_value(error: &serde_json::Error) -> String {
     let kind = match error.classify() {
         serde_json::error::Category::Eof => "it ends too early",
         serde_json::error::Category::Syntax => "it is malformed",
@@ -173,7 +173,7 @@ fn read_list(
 /// `above` over `below`: objects by member, lists by index, else `above`. A null above keeps what is below unless
 /// `null_wins`.
 #[must_use]
-pub fn merge(below: Value, above: Value, null_wins: bool) -> Value {
+pub(super) fn merge(below: Value, above: Value, null_wins: bool) -> Value {
     match (below, above) {
         (Value::Object(mut below), Value::Object(above)) => {
             for (name, value) in above {

@@ -21,7 +21,7 @@ use self::filter::{Filter, Found};
 use super::conversations::answer::missing_named;
 use crate::{
     error::ApiError,
-    extract::{Body, ConversationPath, Ready, path_parameter},
+    extract::{Body, ConversationPath, ListBody, Ready, path_parameter},
     query::Query,
     routes::conversations::create::message_of,
     state::AppState,
@@ -114,7 +114,7 @@ async fn one(
 async fn batch(
     Ready(app): Ready,
     ConversationPath(id): ConversationPath,
-    Body(ids): Body<Vec<EventId>>,
+    ListBody(ids): ListBody<EventId>,
 ) -> Result<Json<Vec<Value>>, ApiError> {
     if ids.len() > MAX_BATCH {
         return Err(ApiError::Unprocessable(format!("at most {MAX_BATCH} events can be read at once")));

@@ -30,10 +30,9 @@ impl Live {
         self
     }
 
-    /// Whether nobody but the index holds it, and that since `idle`.
+    /// Whether only the index holds it, and nobody asked for it since `idle`. To be asked of the index's own clone.
     fn is_idle(&self, idle: Duration) -> bool {
-        // One is the index itself, the other the caller's.
-        Arc::strong_count(&self.in_use) <= 2
+        Arc::strong_count(&self.in_use) == 1
             && self.conversation.status() != ExecutionStatus::Running
             && self.in_use.lock().unwrap_or_else(PoisonError::into_inner).elapsed() >= idle
     }
@@ -94,31 +93,36 @@ impl Entry {
         }
     }
 
-    pub(super) fn is_idle(&self, idle: Duration) -> bool {
-        let awake = match &*self.lock() {
-            State::Awake(live) => Some(live.clone()),
-            State::Asleep(_) | State::Gone => None,
+    /// Puts an idle conversation to sleep in the index and hands it out to be closed. To be called with the gate held: who
+    /// wants the conversation from now on waits there until it is closed.
+    pub(super) fn take_idle(&self, idle: Duration, root: &Path) -> Option<Live> {
+        let mut state = self.lock();
+        let live = match &*state {
+            State::Awake(live) if live.is_idle(idle) => live.clone(),
+            State::Awake(_) | State::Asleep(_) | State::Gone => return None,
         };
-        awake.is_some_and(|live| live.is_idle(idle))
+        *state = State::Asleep(summary(&live, root));
+        Some(live)
     }
 
-    /// Closes the conversation and keeps what the index needs. To be called with the gate held.
-    pub(super) async fn fall_asleep(&self, root: &Path) {
-        let State::Awake(live) = self.state() else { return };
-        live.close().await;
-        let summary = CatalogEntry {
-            id: live.id(),
-            dir: root.join(live.id().hex()),
-            meta: Value::Null,
-            status: live.status(),
-            created_at: live.created_at(),
-            updated_at: live.updated_at(),
-        };
-        tracing::debug!(conversation = %summary.id, "idle conversation left memory");
-        self.set(State::Asleep(summary));
+    /// Whether [`Entry::take_idle`] would hand it out now.
+    pub(super) fn is_idle(&self, idle: Duration) -> bool {
+        matches!(&*self.lock(), State::Awake(live) if live.is_idle(idle))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the index knows of a conversation that is not in memory.
+pub(super) fn summary(live: &Live, root: &Path) -> CatalogEntry {
+    CatalogEntry {
+        id: live.id(),
+        dir: root.join(live.id().hex()),
+        meta: Value::Null,
+        status: live.status(),
+        created_at: live.created_at(),
+        updated_at: live.updated_at(),
     }
 }

@@ -28,7 +28,7 @@ const MAX_ERRORS: usize = 16;
 
 /// Why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub(super) enum End {
     /// The peer closed it, or is gone.
     Peer,
     /// It is closed by us with a code.
@@ -36,7 +36,7 @@ pub enum End {
 }
 
 /// How a socket writes its frames.
-pub trait Format: Send {
+pub(super) trait Format: Send {
     /// A published event; `None` leaves it out.
     fn event(&mut self, event: &Published) -> Result<Option<Utf8Bytes>, End>;
     /// A failure of this socket.
@@ -44,7 +44,7 @@ pub trait Format: Send {
 }
 
 /// The sending half.
-pub struct Outgoing {
+pub(super) struct Outgoing {
     sink: SplitSink<WebSocket, Message>,
 }
 
@@ -53,7 +53,7 @@ impl Outgoing {
     ///
     /// # Errors
     /// [`End`] when the peer is gone or stands still.
-    pub async fn send(&mut self, text: Utf8Bytes) -> Result<(), End> {
+    pub(super) async fn send(&mut self, text: Utf8Bytes) -> Result<(), End> {
         self.put(Message::Text(text)).await
     }
 
@@ -61,7 +61,7 @@ impl Outgoing {
     ///
     /// # Errors
     /// [`End`] when the peer is gone or stands still.
-    pub async fn ping(&mut self) -> Result<(), End> {
+    pub(super) async fn ping(&mut self) -> Result<(), End> {
         self.put(Message::Ping(Bytes::new())).await
     }
 
@@ -74,7 +74,7 @@ impl Outgoing {
     }
 
     /// Says goodbye.
-    pub async fn finish(mut self, end: End) {
+    pub(super) async fn finish(mut self, end: End) {
         if let End::Close(code, reason) = end {
             let frame = Message::Close(Some(CloseFrame { code, reason: reason.into() }));
             let _ = tokio::time::timeout(Duration::from_secs(5), self.sink.send(frame)).await;
@@ -83,14 +83,13 @@ impl Outgoing {
 }
 
 /// Takes a socket apart.
-#[must_use]
-pub fn split(socket: WebSocket) -> (Outgoing, SplitStream<WebSocket>) {
+pub(super) fn split(socket: WebSocket) -> (Outgoing, SplitStream<WebSocket>) {
     let (sink, stream) = socket.split();
     (Outgoing { sink }, stream)
 }
 
 /// Runs until either side ends: published events go out, messages come in and start runs.
-pub async fn serve(
+pub(super) async fn serve(
     outgoing: &mut Outgoing,
     incoming: SplitStream<WebSocket>,
     subscription: &mut Subscription,

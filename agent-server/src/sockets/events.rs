@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// Sockets of one conversation, over both kinds.
-pub const MAX_SUBSCRIBERS: usize = 50;
+pub(super) const MAX_SUBSCRIBERS: usize = 50;
 /// Events read at once while the history is sent.
 const HISTORY_STEP: u64 = 100;
 
@@ -41,7 +41,7 @@ enum Resend {
 }
 
 /// Opens the socket.
-pub async fn open(
+pub(super) async fn open(
     State(state): State<AppState>,
     id: Result<ConversationPath, ApiError>,
     mut query: Query,

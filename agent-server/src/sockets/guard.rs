@@ -24,16 +24,16 @@ const FIRST_FRAME: Duration = Duration::from_secs(10);
 /// Largest frame a client may send, bytes: a message with images.
 const MAX_INBOUND: usize = 16 * 1024 * 1024;
 /// Close code: the key is wrong.
-pub const BAD_KEY: u16 = 4001;
+pub(super) const BAD_KEY: u16 = 4001;
 /// Close code: there is no such conversation.
-pub const UNKNOWN_CONVERSATION: u16 = 4004;
+pub(super) const UNKNOWN_CONVERSATION: u16 = 4004;
 /// Close code: come back later.
-pub const TRY_AGAIN: u16 = 1013;
+pub(super) const TRY_AGAIN: u16 = 1013;
 /// Close code: the server goes away.
-pub const GOING_AWAY: u16 = 1001;
+pub(super) const GOING_AWAY: u16 = 1001;
 
 /// What an upgrade request brings, or why it is none.
-pub type Upgrade = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;
+pub(super) type Upgrade = Result<WebSocketUpgrade, WebSocketUpgradeRejection>;
 
 /// Opens a socket and lets `serve` have it once its key is good. A dormant server and a bad key in the query or header refuse
 /// before the upgrade (403); a plain request finds nothing (404).
@@ -86,7 +86,7 @@ async fn first_frame_is_good(socket: &mut WebSocket, keys: &SessionKeys) -> bool
 
 /// Whether a later frame only repeats the key; such frames are ignored.
 #[must_use]
-pub fn is_auth_frame(frame: &Value) -> bool {
+pub(super) fn is_auth_frame(frame: &Value) -> bool {
     frame.as_object().is_some_and(|members| {
         members.get("type").is_some_and(|kind| kind == "auth")
             && members.keys().all(|name| name == "type" || name == "session_api_key")

@@ -36,7 +36,7 @@ const MAX_FRAME: usize = 4 * 1024 * 1024;
 const HISTORY_STEP: u64 = 100;
 
 /// Opens the socket.
-pub async fn open(
+pub(super) async fn open(
     State(state): State<AppState>,
     id: Result<ConversationPath, ApiError>,
     mut query: Query,

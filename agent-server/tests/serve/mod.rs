@@ -10,23 +10,23 @@ use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// A running server; it stops when this is dropped.
-pub struct Server {
-    pub address: SocketAddr,
-    pub folder: tempfile::TempDir,
-    pub client: reqwest::Client,
-    pub state: AppState,
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) client: reqwest::Client,
+    pub(crate) state: AppState,
     _stop: DropGuard,
 }
 
 /// An answer in short.
 #[derive(Debug, PartialEq)]
-pub struct Answer {
-    pub status: u16,
-    pub body: Value,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: Value,
 }
 
 /// A server with these variables and folders of its own.
-pub async fn serve(variables: &[(&str, &str)]) -> Server {
+pub(crate) async fn serve(variables: &[(&str, &str)]) -> Server {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let mut all: config::Variables = [
@@ -47,24 +47,24 @@ pub async fn serve(variables: &[(&str, &str)]) -> Server {
 
 impl Server {
     /// A request of one method.
-    pub fn request(&self, method: &str, path: &str) -> reqwest::RequestBuilder {
+    pub(crate) fn request(&self, method: &str, path: &str) -> reqwest::RequestBuilder {
         let method = method.parse().unwrap();
         self.client.request(method, format!("http://{}{path}", self.address)).timeout(Duration::from_secs(30))
     }
 
     /// Sends a request without a body.
-    pub async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> Answer {
         answer(self.request("GET", path)).await
     }
 
     /// Sends a request with a body.
-    pub async fn post(&self, path: &str, body: Value) -> Answer {
+    pub(crate) async fn post(&self, path: &str, body: Value) -> Answer {
         answer(self.request("POST", path).json(&body)).await
     }
 }
 
 /// Sends a request.
-pub async fn answer(request: reqwest::RequestBuilder) -> Answer {
+pub(crate) async fn answer(request: reqwest::RequestBuilder) -> Answer {
     let answer = request.send().await.unwrap();
     let status = answer.status().as_u16();
     let bytes = answer.bytes().await.unwrap();
@@ -73,7 +73,7 @@ pub async fn answer(request: reqwest::RequestBuilder) -> Answer {
 }
 
 /// A start request whose model is never reached.
-pub fn start_body(server: &Server) -> Value {
+pub(crate) fn start_body(server: &Server) -> Value {
     let directory = server.folder.path().join("work");
     json!({
         "agent": {

@@ -22,7 +22,11 @@ type Answer = Result<Json<Success>, ApiError>;
 ///
 /// # Errors
 /// 404, 409 while it runs, 429 when all places are taken.
-pub async fn run(State(state): State<AppState>, Ready(app): Ready, ConversationPath(id): ConversationPath) -> Answer {
+pub(super) async fn run(
+    State(state): State<AppState>,
+    Ready(app): Ready,
+    ConversationPath(id): ConversationPath,
+) -> Answer {
     state.clock().touch();
     app.conversations.get(id).await?.run().await?;
     Ok(Json(Success::YES))
@@ -32,7 +36,7 @@ pub async fn run(State(state): State<AppState>, Ready(app): Ready, ConversationP
 ///
 /// # Errors
 /// 404.
-pub async fn pause(Ready(app): Ready, ConversationPath(id): ConversationPath) -> Answer {
+pub(super) async fn pause(Ready(app): Ready, ConversationPath(id): ConversationPath) -> Answer {
     app.conversations.get(id).await?.pause().await?;
     Ok(Json(Success::YES))
 }
@@ -41,7 +45,7 @@ pub async fn pause(Ready(app): Ready, ConversationPath(id): ConversationPath) ->
 ///
 /// # Errors
 /// 404.
-pub async fn interrupt(Ready(app): Ready, ConversationPath(id): ConversationPath) -> Answer {
+pub(super) async fn interrupt(Ready(app): Ready, ConversationPath(id): ConversationPath) -> Answer {
     app.conversations.get(id).await?.interrupt().await?;
     Ok(Json(Success::YES))
 }
@@ -50,7 +54,7 @@ pub async fn interrupt(Ready(app): Ready, ConversationPath(id): ConversationPath
 ///
 /// # Errors
 /// 404; 409 when another server owns it.
-pub async fn delete(Ready(app): Ready, ConversationPath(id): ConversationPath) -> Answer {
+pub(super) async fn delete(Ready(app): Ready, ConversationPath(id): ConversationPath) -> Answer {
     app.conversations.delete(id).await?;
     Ok(Json(Success::YES))
 }
@@ -59,7 +63,7 @@ pub async fn delete(Ready(app): Ready, ConversationPath(id): ConversationPath) -
 ///
 /// # Errors
 /// 404, 422.
-pub async fn update(
+pub(super) async fn update(
     Ready(app): Ready,
     ConversationPath(id): ConversationPath,
     Body(request): Body<UpdateConversationRequest>,
@@ -92,7 +96,7 @@ fn check_title(title: &str) -> Result<(), ApiError> {
 ///
 /// # Errors
 /// 404, 422.
-pub async fn secrets(
+pub(super) async fn secrets(
     Ready(app): Ready,
     ConversationPath(id): ConversationPath,
     Body(request): Body<UpdateSecretsRequest>,
@@ -105,7 +109,7 @@ pub async fn secrets(
 ///
 /// # Errors
 /// 404, 422.
-pub async fn confirmation_policy(
+pub(super) async fn confirmation_policy(
     Ready(app): Ready,
     ConversationPath(id): ConversationPath,
     Body(request): Body<SetConfirmationPolicyRequest>,
@@ -118,7 +122,7 @@ pub async fn confirmation_policy(
 ///
 /// # Errors
 /// 404, 422.
-pub async fn security_analyzer(
+pub(super) async fn security_analyzer(
     Ready(app): Ready,
     ConversationPath(id): ConversationPath,
     Body(request): Body<SetSecurityAnalyzerRequest>,

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::answer::info;
 use crate::{
     error::ApiError,
-    extract::{RawBody, Ready},
+    extract::{RawBody, Ready, read_object},
     query::Query,
     state::AppState,
     validation::{self, Problem},
@@ -37,8 +37,7 @@ pub async fn start(
 ) -> Result<Response, ApiError> {
     let include_skills = query.flag("include_skills");
     query.finish()?;
-    let body =
-        body.ok_or_else(|| ApiError::invalid(Problem::new("missing", ["body"], "Field required").input(Value::Null)))?;
+    let body = body.filter(|body| !body.is_null()).unwrap_or_else(|| json!({}));
     let new = accept(body, &app.config.workspace_path)?;
     let (conversation, is_new) = app.conversations.create(new).await?;
     state.clock().touch();
@@ -73,7 +72,7 @@ fn accept(mut body: Value, workspace_path: &str) -> Result<NewConversation, ApiE
         user_id,
         autotitle,
         extra: _,
-    } = validation::read("body", body).map_err(ApiError::invalid)?;
+    } = read_object(Some(body))?;
     let agent = match (agent, agent_settings, agent_profile_id) {
         (Some(agent), _, None) => agent,
         (None, Some(settings), None) => from_settings(&settings)?,

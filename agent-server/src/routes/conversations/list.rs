@@ -19,7 +19,7 @@ const MAX_BATCH: usize = 99;
 ///
 /// # Errors
 /// 404.
-pub async fn one(
+pub(super) async fn one(
     Ready(app): Ready,
     ConversationPath(id): ConversationPath,
     mut query: Query,
@@ -33,7 +33,7 @@ pub async fn one(
 ///
 /// # Errors
 /// 422 without ids or with too many.
-pub async fn batch(Ready(app): Ready, mut query: Query) -> Result<Json<Vec<Value>>, ApiError> {
+pub(super) async fn batch(Ready(app): Ready, mut query: Query) -> Result<Json<Vec<Value>>, ApiError> {
     let ids = query.conversation_ids("ids", MAX_BATCH);
     let include_skills = query.flag("include_skills");
     query.finish()?;
@@ -52,7 +52,7 @@ pub async fn batch(Ready(app): Ready, mut query: Query) -> Result<Json<Vec<Value
 ///
 /// # Errors
 /// 422.
-pub async fn search(Ready(app): Ready, mut query: Query) -> Result<Json<Page<Value>>, ApiError> {
+pub(super) async fn search(Ready(app): Ready, mut query: Query) -> Result<Json<Page<Value>>, ApiError> {
     let limit = query.limit();
     let status = status(&mut query);
     let orders = [
@@ -76,7 +76,7 @@ pub async fn search(Ready(app): Ready, mut query: Query) -> Result<Json<Page<Val
 ///
 /// # Errors
 /// 422.
-pub async fn count(Ready(app): Ready, mut query: Query) -> Result<Json<usize>, ApiError> {
+pub(super) async fn count(Ready(app): Ready, mut query: Query) -> Result<Json<usize>, ApiError> {
     let status = status(&mut query);
     query.finish()?;
     Ok(Json(app.conversations.count(status)))
@@ -90,7 +90,7 @@ fn status(query: &mut Query) -> Option<ExecutionStatus> {
 ///
 /// # Errors
 /// 404.
-pub async fn final_response(
+pub(super) async fn final_response(
     Ready(app): Ready,
     ConversationPath(id): ConversationPath,
 ) -> Result<Json<AgentResponseResult>, ApiError> {
@@ -102,7 +102,10 @@ pub async fn final_response(
 ///
 /// # Errors
 /// 404.
-pub async fn runtime(Ready(app): Ready, ConversationPath(id): ConversationPath) -> Result<Json<Value>, ApiError> {
+pub(super) async fn runtime(
+    Ready(app): Ready,
+    ConversationPath(id): ConversationPath,
+) -> Result<Json<Value>, ApiError> {
     app.conversations.get(id).await?;
     Ok(Json(runtime_info()))
 }

@@ -13,7 +13,7 @@ const STEP: u64 = 256;
 
 /// The conditions; all must hold.
 #[derive(Debug, Default)]
-pub struct Filter {
+pub(super) struct Filter {
     kind: Option<String>,
     source: Option<String>,
     body: Option<String>,
@@ -22,7 +22,7 @@ pub struct Filter {
 }
 
 /// A page.
-pub struct Found {
+pub(super) struct Found {
     /// Its events, in order.
     pub events: Vec<Arc<StoredEvent>>,
     /// The first event of the next page.
@@ -31,7 +31,7 @@ pub struct Found {
 
 impl Filter {
     /// Reads the conditions of a query.
-    pub fn read(query: &mut Query) -> Self {
+    pub(super) fn read(query: &mut Query) -> Self {
         let text = |query: &Query, name| query.text(name).map(str::to_owned);
         Self {
             // The reference also takes a class's full path.
@@ -90,7 +90,7 @@ impl Filter {
     ///
     /// # Errors
     /// When the log cannot be read.
-    pub async fn page(
+    pub(super) async fn page(
         &self,
         log: &EventLog,
         from: Option<&EventId>,
@@ -128,7 +128,7 @@ impl Filter {
     ///
     /// # Errors
     /// When the log cannot be read.
-    pub async fn count(&self, log: &EventLog) -> Result<u64, ApiError> {
+    pub(super) async fn count(&self, log: &EventLog) -> Result<u64, ApiError> {
         let len = log.len();
         if self.is_empty() {
             return Ok(len);
