@@ -230,6 +230,7 @@ impl Reader {
                     // The outcome does not depend on the log.
                     let _ = file.write_all(&raw);
                 }
+                crate::say::heard(&text);
                 if shown {
                     crate::say::line(text.trim_end_matches('\n'));
                 }

@@ -3,15 +3,33 @@
 
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
+use std::sync::Mutex;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
 /// How often a long step tells that it is still alive when nobody watches a spinner.
-const HEARTBEAT: Duration = Duration::from_secs(20);
+const HEARTBEAT: Duration = Duration::from_secs(30);
+
+/// What the program that a step runs has said last.
+static HEARD: Mutex<String> = Mutex::new(String::new());
+
+/// Keeps what a program said, for whoever watches the step that runs it.
+pub(crate) fn heard(text: &str) {
+    let text = text.trim();
+    if let (false, Ok(mut heard)) = (text.is_empty(), HEARD.lock()) {
+        heard.clear();
+        heard.extend(text.chars().filter(|c| !c.is_control()).take(70));
+    }
+}
+
+/// The same for printing, behind a colon; nothing when nothing was said.
+fn last_heard() -> String {
+    HEARD.lock().map(|heard| if heard.is_empty() { String::new() } else { format!(": {heard}") }).unwrap_or_default()
+}
 
 /// Writes one line for the person.
 pub(crate) fn line(text: impl Display) {
@@ -31,6 +49,9 @@ pub(crate) fn result(text: impl Display) {
 /// The error of `work`, unchanged.
 pub(crate) fn step<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     let started = Instant::now();
+    if let Ok(mut heard) = HEARD.lock() {
+        heard.clear();
+    }
     let signal = Signal::start(name);
     let outcome = work();
     signal.end();
@@ -62,8 +83,11 @@ impl Signal {
     fn start(name: &str) -> Self {
         if std::io::stderr().is_terminal() {
             let bar = ProgressBar::new_spinner();
-            if let Ok(style) = ProgressStyle::with_template("  {spinner} {msg} ({elapsed})") {
-                bar.set_style(style);
+            if let Ok(style) = ProgressStyle::with_template("  {spinner} {msg} ({elapsed}){heard}") {
+                let heard = |_: &ProgressState, out: &mut dyn std::fmt::Write| {
+                    let _ = out.write_str(&last_heard());
+                };
+                bar.set_style(style.with_key("heard", heard));
             }
             bar.set_message(name.to_owned());
             bar.enable_steady_tick(Duration::from_millis(120));
@@ -75,7 +99,7 @@ impl Signal {
         let started = Instant::now();
         let beat = std::thread::spawn(move || {
             while stopped.recv_timeout(HEARTBEAT) == Err(RecvTimeoutError::Timeout) {
-                line(format!("  ...   {name}: still running after {}", seconds(started.elapsed())));
+                line(format!("  ...   {name}: {}{}", seconds(started.elapsed()), last_heard()));
             }
         });
         Self::Lines(stop, beat)
