@@ -14,6 +14,7 @@ pub mod conversation;
 pub mod manifest;
 pub mod message;
 pub mod model;
+pub mod network;
 pub mod pool;
 pub mod reference;
 pub mod sandbox;

@@ -6,7 +6,7 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{reference::EnvVar, schema};
+use crate::{network::Network, reference::EnvVar, schema};
 
 /// A sandbox pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
@@ -70,6 +70,9 @@ pub struct SandboxTemplate {
     /// Whom it runs as.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub security_context: Option<SecurityContext>,
+    /// What it may reach, and who may reach it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
     /// Seconds between the order to stop and the kill; 30 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 3600))]

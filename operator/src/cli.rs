@@ -78,6 +78,14 @@ pub struct Controller {
     /// When images of sandbox pods are pulled, unless their template says so.
     #[arg(long, env = "SANDBOX_IMAGE_PULL_POLICY", default_value = "IfNotPresent")]
     pub sandbox_image_pull_policy: PullPolicy,
+    /// Address ranges that sandboxes with a `network` section do not reach: the cluster's own, private and link-local ones.
+    #[arg(
+        long,
+        env = "CLUSTER_CIDRS",
+        value_delimiter = ',',
+        default_value = "10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,100.64.0.0/10,169.254.0.0/16,fc00::/7,fe80::/10"
+    )]
+    pub cluster_cidrs: Vec<String>,
     /// Conversations that are worked on at the same time.
     #[arg(long, env = "WORKERS", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub workers: u16,

@@ -15,6 +15,7 @@ pub mod keyring;
 pub mod machine;
 pub mod metrics;
 pub mod names;
+pub mod network;
 pub mod pod;
 pub mod pool;
 pub mod queue;

@@ -11,8 +11,8 @@ use crate::{
     keyring::random_hex,
     machine::Answer,
     metrics::Outcome,
-    names,
-    pod::{Owner, PodPlan, build},
+    names, network,
+    pod::{Owner, PodPlan, build, conversation_owner},
     view::{ConversationView, PodObject, PodView},
 };
 
@@ -32,6 +32,21 @@ pub(crate) async fn create(cx: &Context, view: &ConversationView, accepted: &Acc
         let most = usize::try_from(pool.spec.max_pods()).unwrap_or(usize::MAX);
         if cx.world.pods_of_pool(&pool.key).len() >= most {
             return Created::AtCap;
+        }
+    }
+    if let (None, Some(network)) = (&accepted.pool, &accepted.template.network) {
+        let scope = network::Scope {
+            namespace: &view.key.namespace,
+            name: &view.key.name,
+            owner: conversation_owner(&view.key.name, &view.uid),
+            selects: (names::CONVERSATION_UID, &view.uid),
+        };
+        match network::ensure(&cx.kube, &scope, network, &cx.options).await {
+            Ok(()) => {}
+            Err(CallError::Refused(message)) => {
+                return Created::Refused(format!("the NetworkPolicy is refused: {message}"));
+            }
+            Err(_) => return Created::Answer(Answer::Unclear),
         }
     }
     let name = names::cold_pod(&view.key.name, &view.uid, 0);

@@ -89,6 +89,12 @@ pub fn conversation_owner(name: &str, uid: &str) -> OwnerReference {
     owner_reference("Conversation", name, uid)
 }
 
+/// The owner reference of a WarmPool.
+#[must_use]
+pub fn pool_owner(name: &str, uid: &str) -> OwnerReference {
+    owner_reference("WarmPool", name, uid)
+}
+
 fn owner_reference(kind: &str, name: &str, uid: &str) -> OwnerReference {
     OwnerReference {
         api_version: format!("{}/{}", openhands_crds::GROUP, openhands_crds::VERSION),
@@ -121,7 +127,7 @@ fn metadata(plan: &PodPlan<'_>) -> ObjectMeta {
         Owner::Pool { name, uid } => {
             labels.insert(names::POOL.to_owned(), (*name).to_owned());
             labels.insert(names::STATE.to_owned(), names::IDLE.to_owned());
-            owner_reference("WarmPool", name, uid)
+            pool_owner(name, uid)
         }
         Owner::Conversation { name, uid, pool, now } => {
             if let Some(pool) = pool {

@@ -28,6 +28,8 @@ pub struct Pools {
 pub(crate) struct Remembered {
     /// Slots whose creation may or may not have happened, or that somebody else holds.
     pub(crate) slots: BTreeMap<u32, Instant>,
+    /// The `network` section that the policy was made after.
+    pub(crate) isolated: Option<String>,
     /// Members whose deletion was asked for.
     pub(crate) leaving: BTreeMap<Arc<str>, Instant>,
     /// Failures in a row.

@@ -13,6 +13,8 @@ use crate::{
     context::{Context, SLOW},
     conversation::difference,
     events::About,
+    names, network,
+    pod::pool_owner,
     view::{Key, PoolView},
 };
 
@@ -45,9 +47,12 @@ async fn look(cx: &Context, pool: &Arc<PoolView>, remembered: &mut Remembered) -
         again = Duration::from_secs(5);
     }
     fill::delete(cx, pool, &plan.delete, remembered).await;
-    if !plan.create.is_empty() {
+    let isolated = isolate(cx, pool, remembered).await;
+    if !plan.create.is_empty() || !isolated {
         match remembered.pause() {
             Some(pause) => again = again.min(pause),
+            // No member is made that its policy does not hold.
+            None if !isolated => again = Duration::from_secs(5),
             None => {
                 let before = remembered.last_failure.clone();
                 fill::create(cx, pool, &plan.create, remembered).await;
@@ -64,6 +69,44 @@ async fn look(cx: &Context, pool: &Arc<PoolView>, remembered: &mut Remembered) -
         }
     }
     again.min(write(cx, pool, plan.above_cap, remembered).await)
+}
+
+/// Makes the pool's NetworkPolicy what the template says; whether members may be made.
+async fn isolate(cx: &Context, pool: &PoolView, remembered: &mut Remembered) -> bool {
+    let network = pool.spec.template.network.as_ref();
+    let wanted = serde_json::to_string(&network).unwrap_or_default();
+    if remembered.isolated.as_ref() == Some(&wanted) {
+        return true;
+    }
+    if remembered.pause().is_some() {
+        return false;
+    }
+    let outcome = match network {
+        None => match network::remove(&cx.refill, &pool.key.namespace, &pool.key.name, &pool.uid).await {
+            // Without the right to look there is none of ours to remove.
+            Err(CallError::Refused(_)) => Ok(()),
+            other => other,
+        },
+        Some(network) => {
+            let scope = network::Scope {
+                namespace: &pool.key.namespace,
+                name: &pool.key.name,
+                owner: pool_owner(&pool.key.name, &pool.uid),
+                selects: (names::POOL, &pool.key.name),
+            };
+            network::ensure(&cx.refill, &scope, network, &cx.options).await
+        }
+    };
+    match outcome {
+        Ok(()) => {
+            remembered.isolated = Some(wanted);
+            true
+        }
+        Err(error) => {
+            remembered.failed(format!("the NetworkPolicy cannot be written: {error}"));
+            false
+        }
+    }
 }
 
 /// Writes the status when it changed and the last write is a while ago; answers when to try again.
