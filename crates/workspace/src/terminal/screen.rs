@@ -43,7 +43,18 @@ pub(super) struct Screen {
 impl Screen {
     /// Takes output and appends the text of final rows to `out`.
     pub(super) fn feed(&mut self, text: &str, out: &mut String) {
-        for character in text.chars() {
+        let mut rest = text;
+        while let Some(character) = rest.chars().next() {
+            if self.state == State::Text && self.alternate.is_none() {
+                let plain = rest.find(|character: char| character < ' ' || character == '\x7f').unwrap_or(rest.len());
+                if plain > 0 {
+                    let (run, after) = rest.split_at(plain);
+                    self.put_all(run, out);
+                    rest = after;
+                    continue;
+                }
+            }
+            rest = rest.get(character.len_utf8()..).unwrap_or_default();
             if let Some(alternate) = &mut self.alternate {
                 let mut bytes = [0; 4];
                 alternate.process(character.encode_utf8(&mut bytes).as_bytes());
@@ -238,6 +249,19 @@ impl Screen {
             }
         });
         self.column += 1;
+    }
+
+    /// Puts text without control characters. At the end of a line, where nearly all text goes, in one piece.
+    fn put_all(&mut self, text: &str, out: &mut String) {
+        let mut fits = false;
+        self.row(|row, column| fits = column == row.len() && column + text.len() < LONGEST_LINE);
+        if fits {
+            let mut added = 0;
+            self.row(|row, _| row.extend(text.chars().inspect(|_| added += 1)));
+            self.column += added;
+        } else {
+            text.chars().for_each(|character| self.put(character, out));
+        }
     }
 
     /// The rows above and the current one so far are final; the line goes on with the next character.

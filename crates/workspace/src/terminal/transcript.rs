@@ -125,15 +125,17 @@ impl Transcript {
         }
         // Until the limit everything is kept, so that the file can still begin at the beginning.
         let room = limit - half;
-        for character in rest.chars() {
-            self.characters += 1;
-            if self.tail.len() >= room {
-                if self.characters == limit as u64 + 1 {
-                    self.spill(text, before);
-                }
-                self.tail.pop_front();
-            }
-            self.tail.push_back(character);
+        let added = rest.chars().count();
+        if self.characters <= limit as u64 && self.characters + added as u64 > limit as u64 {
+            self.spill(text, before);
+        }
+        self.characters += added as u64;
+        if added >= room {
+            self.tail.clear();
+            self.tail.extend(rest.chars().skip(added - room));
+        } else {
+            self.tail.drain(..(self.tail.len() + added).saturating_sub(room).min(self.tail.len()));
+            self.tail.extend(rest.chars());
         }
         if before > limit as u64 {
             self.write(text);
@@ -146,7 +148,7 @@ impl Transcript {
         }
     }
 
-    /// Opens the file at the moment the first character would be lost, and writes what was kept and all of `text`.
+    /// Opens the file before the first character is lost, and writes what was kept and all of `text`.
     fn spill(&mut self, text: &str, before: u64) {
         let Some(directory) = self.policy.directory.clone() else { return };
         let Some(spill) = Spill::create(&directory) else { return };
