@@ -13,8 +13,9 @@ use tokio::task::JoinHandle;
 
 use crate::{info, snapshot::Snapshot};
 
-/// How long changes of a run are gathered: what must not be lost is in the log, which is durable without this.
-pub(crate) const WHILE_RUNNING: Duration = Duration::from_secs(5);
+/// How long changes of a run are gathered. Long, because the documents grow with the number of calls, and short of their
+/// time stamps everything in them can be made again from the log and the list of calls.
+pub(crate) const WHILE_RUNNING: Duration = Duration::from_secs(30);
 /// How long other changes are gathered.
 pub(crate) const SOON: Duration = Duration::from_millis(200);
 
