@@ -7,7 +7,7 @@ use openhands_protocol::init::InitRequest;
 use rustix::{
     fs::{Mode, OFlags, open},
     io::fcntl_dupfd_cloexec,
-    process::{Signal, getppid, set_parent_process_death_signal},
+    process::{Pid, Signal, getppid, set_parent_process_death_signal},
     stdio::{dup2_stdin, stdin},
 };
 use tokio::{net::UnixStream, sync::Mutex};
@@ -36,8 +36,9 @@ impl Link {
         // Fails for anything but a socket.
         stream.local_addr()?;
         stream.set_nonblocking(true)?;
-        follow_parent_into_death()?;
-        Ok(Self { stream: Mutex::new(UnixStream::from_std(stream)?) })
+        let stream = UnixStream::from_std(stream)?;
+        follow_parent_into_death(stream.peer_cred()?.pid())?;
+        Ok(Self { stream: Mutex::new(stream) })
     }
 
     /// What the predecessor was initialised with; to be asked once, first.
@@ -91,18 +92,12 @@ const fn tag_name(frame: &Frame) -> &'static str {
     }
 }
 
-/// A server without its parent would be out of everybody's control.
-fn follow_parent_into_death() -> io::Result<()> {
+/// A server without its parent would be out of everybody's control. `maker` is the process that made the socket: the parent.
+fn follow_parent_into_death(maker: Option<i32>) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::TERM))?;
-    // The parent may have died before the line above.
-    if getppid().is_none_or(|parent| parent.as_raw_pid() == 1 && !parent_is_first()) {
+    // The parent may have died before the line above; whoever adopted this process did not make the socket.
+    if getppid().map(Pid::as_raw_pid) != maker {
         return Err(io::Error::new(io::ErrorKind::NotConnected, "the parent process is gone"));
     }
     Ok(())
-}
-
-/// Whether process 1 runs this program, that is, whether it can be our parent.
-fn parent_is_first() -> bool {
-    let name = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    name("/proc/1/comm") == name("/proc/self/comm")
 }
