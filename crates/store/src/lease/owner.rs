@@ -75,15 +75,21 @@ fn token_start(id: &str, pid: u32) -> Option<u64> {
 }
 
 fn is_alive(pid: u32) -> bool {
-    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return false };
-    test_kill_process(pid) != Err(rustix::io::Errno::SRCH)
+    let Some(process) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return false };
+    let exists = test_kill_process(process) != Err(rustix::io::Errno::SRCH);
+    // A zombie waits for its parent to take note of its end; it writes nothing any more.
+    exists && !stat_fields(pid).is_some_and(|fields| matches!(fields.first().map(String::as_str), Some("Z" | "X")))
 }
 
-/// When a process started, in clock ticks since the machine did: field 22 of `/proc/{pid}/stat`, counted behind the name,
-/// which may hold spaces.
+/// When a process started, in clock ticks since the machine did: field 22 of `/proc/{pid}/stat`.
 fn start_of(pid: u32) -> Option<u64> {
+    stat_fields(pid)?.get(19)?.parse().ok()
+}
+
+/// The fields of `/proc/{pid}/stat` from the state on, counted behind the name, which may hold spaces.
+fn stat_fields(pid: u32) -> Option<Vec<String>> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+    Some(stat.rsplit_once(')')?.1.split_whitespace().map(ToOwned::to_owned).collect())
 }
 
 #[cfg(test)]
@@ -92,6 +98,19 @@ mod tests {
 
     fn record(owner: &LeaseOwner) -> Record {
         Record::of(owner, 1, 0.0)
+    }
+
+    #[test]
+    fn a_zombie_is_dead() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id();
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while is_alive(pid) {
+            assert!(std::time::Instant::now() < until, "it ends but is not seen as dead");
+            std::thread::yield_now();
+        }
+        assert!(std::path::Path::new(&format!("/proc/{pid}")).exists(), "nobody has reaped it yet");
+        child.wait().unwrap();
     }
 
     #[test]
