@@ -5,10 +5,24 @@ Also ours, not the SDK's: the boot key may be given as a digest only, and the se
 import hashlib
 import hmac
 import json
+import socket
+import time
 
 import httpx
 from harness import END, play, same, shell
 from websockets.exceptions import ConnectionClosed
+
+
+def outlives_a_refusal(server, path):
+    """A refusal comes before the body was sent; the connection must serve the next request all the same."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as line:
+        line.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n".encode())
+        time.sleep(0.2)
+        line.sendall(b"{}")
+        first = line.recv(65536)
+        line.sendall(b"GET /alive HTTP/1.1\r\nHost: x\r\n\r\n")
+        second = line.recv(65536)
+    same((first[9:12], second[9:12]), (b"503", b"200"), f"two requests on one connection, {path} refused")
 
 
 def run(lab):
@@ -17,6 +31,7 @@ def run(lab):
     same(http.get("/api/init").json(), {"state": "dormant", "error": None}, "state")
     for method, path in [("GET", "/api/conversations/search"), ("POST", "/api/bash/start_bash_command"), ("GET", "/v1/models")]:
         same(http.request(method, path, json={}).status_code, 503, f"{path} while dormant")
+    outlives_a_refusal(warm, "/api/conversations")
     for key in ({}, {"X-Init-API-Key": "guess"}):
         same(http.post("/api/init", json={}, headers=key).status_code, 401, "init without the key")
     boot = {"X-Init-API-Key": "boot-key"}
