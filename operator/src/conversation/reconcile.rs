@@ -26,6 +26,21 @@ const STEPS: usize = 24;
 /// A claimed warm member that cannot be reached for so long is given up.
 const UNREACHABLE: Duration = Duration::from_secs(10);
 
+/// The user is told of what lasts longer than this.
+const TELL_AFTER: Duration = Duration::from_secs(3);
+
+/// The pause after `tries` unclear answers in a row that began `waited` ago. A server that is starting answers at once when its
+/// container runs, which the kubelet tells up to a second late: asking often costs a refused connection each time.
+fn pause(waited: Duration, tries: u32) -> Duration {
+    let most = match waited.as_secs() {
+        0..5 => 100,
+        5..60 => 250,
+        60..300 => 1000,
+        _ => 5000,
+    };
+    Duration::from_millis((20_u64 << tries.clamp(1, 9).saturating_sub(1)).min(most))
+}
+
 /// One look at a Conversation; answers when to look again.
 pub async fn reconcile(cx: &Context, key: &Key) -> Option<Duration> {
     let view = cx.world.conversation(key)?;
@@ -174,21 +189,20 @@ impl Run<'_> {
     /// Nothing certain came back: again soon, and later each time.
     async fn unclear(&mut self) -> Again {
         self.remembered.unclear = self.remembered.unclear.saturating_add(1);
-        let since = *self.remembered.unclear_since.get_or_insert_with(Instant::now);
-        let waited = since.elapsed();
-        if waited > Duration::from_secs(3) {
+        let waited = self.remembered.unclear_since.get_or_insert_with(Instant::now).elapsed();
+        if waited > TELL_AFTER {
             self.cx.metrics.failures.get_or_create(&Kind { kind: "conversation" }).inc();
-            let news = [News::NotReady {
-                reason: "SandboxUnreachable",
-                message: "the sandbox does not answer; it is tried again".to_owned(),
-            }];
-            if self.view.status.sandbox.is_some() && self.write(&news).await.is_err() {
+            let cold = pods(self.cx, &self.view).iter().any(|pod| is_cold(&self.view, pod));
+            let (reason, message) = if cold && self.view.status.sandbox.is_none() {
+                ("SandboxStarting", self.starting_message())
+            } else {
+                ("SandboxUnreachable", "the sandbox does not answer; it is tried again".to_owned())
+            };
+            if self.write(&[News::NotReady { reason, message }]).await.is_err() {
                 return Again::After(Duration::from_secs(5));
             }
         }
-        // A pod that is starting answers within moments: 20 ms, 40 ms, ... up to 5 s.
-        let delay = Duration::from_millis(20_u64 << self.remembered.unclear.clamp(1, 9).saturating_sub(1));
-        Again::After(delay.min(Duration::from_secs(5)))
+        Again::After(pause(waited, self.remembered.unclear))
     }
 
     pub(super) fn clear(&mut self) {

@@ -81,6 +81,7 @@ impl Draft {
             News::Bound(sandbox) => self.bound(sandbox, view),
             News::Started { with_message } => {
                 self.set(STARTED, "True", "Started", "the agent was started");
+                self.set_if_there(FAILED, "False", "Started", "");
                 if *with_message && self.status.execution_status.is_none() {
                     self.status.execution_status = Some(ExecutionStatus::Running.as_str().to_owned());
                     self.set(FINISHED, "False", "Running", "the agent is at work");

@@ -25,8 +25,10 @@ const YIELD: Duration = Duration::from_millis(750);
 enum Made {
     /// The member.
     Member(Box<PodView>),
-    /// The name is taken, or nobody knows.
+    /// Nobody knows.
     Unsure,
+    /// A pod of somebody else has the name.
+    Foreign,
     /// Refused; in the API server's words.
     Refused(String),
 }
@@ -50,6 +52,10 @@ pub(crate) async fn create(cx: &Context, pool: &PoolView, slots: &[u32], remembe
                 Made::Unsure => {
                     remembered.slots.insert(*slot, Instant::now());
                     failed = true;
+                }
+                Made::Foreign => {
+                    tracing::warn!(pool = %pool.key, slot, "a foreign pod has the name of a member");
+                    remembered.foreign.insert(*slot, Instant::now());
                 }
                 Made::Refused(why) => {
                     remembered.failed(why);
@@ -98,9 +104,19 @@ async fn member(cx: &Context, pool: &PoolView, slot: u32) -> Made {
         Ok(pod) => Made::Member(Box::new(PodView::from(pod))),
         Err(CallError::Refused(why)) => Made::Refused(why),
         Err(CallError::NotFound) => Made::Refused("the namespace is gone".to_owned()),
-        Err(CallError::AlreadyExists | CallError::Conflict(_) | CallError::Busy | CallError::Unknown(_)) => {
-            Made::Unsure
+        Err(CallError::AlreadyExists) => found(cx, pool, &name).await,
+        Err(CallError::Conflict(_) | CallError::Busy | CallError::Unknown(_)) => Made::Unsure,
+    }
+}
+
+/// Whose pod has the name: ours when the answer to an earlier creation was lost or the watch is late.
+async fn found(cx: &Context, pool: &PoolView, name: &str) -> Made {
+    match cx.refill.get::<PodObject>(&pool.key.namespace, name).await {
+        Ok(found) => {
+            let found = PodView::from(found);
+            if found.pool.as_deref() == Some(&*pool.key.name) { Made::Member(Box::new(found)) } else { Made::Foreign }
         }
+        Err(_) => Made::Unsure,
     }
 }
 

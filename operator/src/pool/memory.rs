@@ -26,8 +26,10 @@ pub struct Pools {
 /// What is remembered of one pool.
 #[derive(Clone, Default)]
 pub(crate) struct Remembered {
-    /// Slots whose creation may or may not have happened, or that somebody else holds.
+    /// Slots whose creation may or may not have happened.
     pub(crate) slots: BTreeMap<u32, Instant>,
+    /// Slots whose name a pod of somebody else has.
+    pub(crate) foreign: BTreeMap<u32, Instant>,
     /// The `network` section that the policy was made after.
     pub(crate) isolated: Option<String>,
     /// Members whose deletion was asked for.

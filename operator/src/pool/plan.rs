@@ -28,11 +28,13 @@ pub(crate) struct Doomed {
     pub(crate) over: bool,
 }
 
-/// Makes the plan. `pending` are slots whose creation was asked for and not seen yet, `leaving` uids whose deletion was.
+/// Makes the plan. `pending` are slots whose creation was asked for and not seen yet, `foreign` slots whose name somebody else
+/// has, `leaving` uids whose deletion was asked for.
 pub(crate) fn plan(
     pool: &PoolView,
     pods: &[Arc<PodView>],
     pending: &BTreeSet<u32>,
+    foreign: &BTreeSet<u32>,
     leaving: &BTreeSet<Arc<str>>,
 ) -> Plan {
     if pool.deleting || pool.spec.paused {
@@ -58,7 +60,8 @@ pub(crate) fn plan(
         let outside = pods.iter().filter(|pod| slot(&pool.key.name, &pod.key.name).is_none()).count();
         let room = usize::try_from(cap).unwrap_or_default().saturating_sub(taken.len() + outside);
         let lacking = wanted - have;
-        plan.create = (0..cap).filter(|slot| !taken.contains(slot)).take(lacking.min(room)).collect();
+        plan.create =
+            (0..cap).filter(|slot| !taken.contains(slot) && !foreign.contains(slot)).take(lacking.min(room)).collect();
         plan.above_cap = lacking - plan.create.len();
     } else if have > wanted {
         // Outdated first, then those that cannot be claimed, then the newest: what is old has proven itself.
@@ -112,7 +115,8 @@ mod tests {
     }
 
     fn planned(pool: &PoolView, pods: &[Arc<PodView>], pending: &[u32]) -> (Vec<u32>, Vec<String>, usize) {
-        let plan = plan(pool, pods, &pending.iter().copied().collect(), &BTreeSet::new());
+        let (pending, foreign) = (pending.iter().copied().collect(), BTreeSet::from([9]));
+        let plan = plan(pool, pods, &pending, &foreign, &BTreeSet::new());
         (plan.create, plan.delete.iter().map(|doomed| doomed.name.to_string()).collect(), plan.above_cap)
     }
 
@@ -121,6 +125,9 @@ mod tests {
         let three = pool(json!({"replicas": 3, "maxPods": 4, "template": {}}));
         assert_eq!(planned(&three, &[], &[]), (vec![0, 1, 2], vec![], 0));
         assert_eq!(planned(&three, &[member(1, |_| {})], &[0]), (vec![2], vec![], 0));
+        let ten = pool(json!({"replicas": 1, "maxPods": 11, "template": {}}));
+        let nine: Vec<_> = (0..9).map(|slot| member(slot, |pod| pod.claimed = true)).collect();
+        assert_eq!(planned(&ten, &nine, &[]), (vec![10], vec![], 0), "slot 9 is somebody else's");
         let claimed = [member(0, |pod| pod.claimed = true), member(2, |pod| pod.deleting = true)];
         assert_eq!(planned(&three, &claimed, &[]), (vec![1, 3], vec![], 1));
         let cold = [

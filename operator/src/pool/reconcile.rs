@@ -41,9 +41,10 @@ async fn look(cx: &Context, pool: &Arc<PoolView>, remembered: &mut Remembered) -
     remembered.settle(&pool.key, &pods);
     let pending: BTreeSet<u32> = remembered.slots.keys().copied().collect();
     let leaving: BTreeSet<Arc<str>> = remembered.leaving.keys().cloned().collect();
-    let plan = plan(pool, &pods, &pending, &leaving);
+    let foreign: BTreeSet<u32> = remembered.foreign.keys().copied().collect();
+    let plan = plan(pool, &pods, &pending, &foreign, &leaving);
     let mut again = SLOW;
-    if !remembered.slots.is_empty() || !remembered.leaving.is_empty() {
+    if !remembered.slots.is_empty() || !remembered.leaving.is_empty() || !plan.delete.is_empty() {
         again = Duration::from_secs(5);
     }
     fill::delete(cx, pool, &plan.delete, remembered).await;
@@ -119,8 +120,9 @@ async fn write(cx: &Context, pool: &PoolView, above_cap: usize, remembered: &mut
     let wait = remembered.written.map_or(Duration::ZERO, |at| STATUS_EVERY.saturating_sub(at.elapsed()));
     // The first full pool is what people wait for.
     let full = next.ready >= next.desired && pool.status.ready < next.ready;
-    // Claims go first.
-    if cx.claiming.count() > 0 {
+    // Claims go first, but not for ever.
+    let patient = remembered.written.is_none_or(|at| at.elapsed() < STATUS_EVERY * 5);
+    if cx.claiming.count() > 0 && patient {
         return STATUS_EVERY;
     }
     if !wait.is_zero() && !full {
