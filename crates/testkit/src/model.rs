@@ -21,8 +21,8 @@ use serde_json::Value;
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 
 use crate::{
-    sse,
     turn::{Break, Turn},
+    wire,
 };
 
 /// A request larger than this is no test any more.
@@ -33,8 +33,12 @@ const BODY_LIMIT: usize = 64 * 1024 * 1024;
 pub struct SeenRequest {
     /// The path, such as `/v1/chat/completions`.
     pub path: String,
+    /// What stands behind the path's `?`, encoded; empty without one.
+    pub query: String,
     /// The request's headers.
     pub headers: HeaderMap,
+    /// The body as it came.
+    pub bytes: Bytes,
     /// The body; null when it was no JSON.
     pub body: Value,
 }
@@ -144,11 +148,13 @@ impl Drop for Open {
 async fn answer(State(script): State<Arc<Script>>, request: Request) -> Response {
     let open = Open::new(Arc::clone(&script));
     let (head, body) = request.into_parts();
-    let body = axum::body::to_bytes(body, BODY_LIMIT).await.unwrap_or_default();
-    let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let bytes = axum::body::to_bytes(body, BODY_LIMIT).await.unwrap_or_default();
+    let body: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+    let path = head.uri.path().to_owned();
     let number = {
         let mut seen = script.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.push(SeenRequest { path: head.uri.path().to_owned(), headers: head.headers, body: body.clone() });
+        let query = head.uri.query().unwrap_or_default().to_owned();
+        seen.push(SeenRequest { path: path.clone(), query, headers: head.headers, bytes, body: body.clone() });
         seen.len()
     };
     let turn = script.turns.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
@@ -156,20 +162,12 @@ async fn answer(State(script): State<Arc<Script>>, request: Request) -> Response
     if !turn.delay.is_zero() {
         tokio::time::sleep(turn.delay).await;
     }
-    let streamed = body.get("stream").and_then(Value::as_bool).unwrap_or(false);
-    let model = body.get("model").and_then(Value::as_str).unwrap_or_default();
-    let id = format!("chatcmpl-{number}");
-    let (kind, text) = match &turn.raw {
-        Some(raw) if streamed && raw.starts_with("data:") => ("text/event-stream", raw.clone()),
-        Some(raw) => ("application/json", raw.clone()),
-        None if streamed => ("text/event-stream", sse::stream(&turn, &id, model)),
-        None => ("application/json", sse::document(&turn, &id, model)),
-    };
+    let (kind, text) = wire::body(&turn, &path, number, &body);
     let mut response = Response::builder().status(turn.status).header("content-type", kind);
     for (name, value) in &turn.headers {
         response = response.header(name, value);
     }
-    response.body(body_of(&turn, text.into_bytes(), open)).unwrap_or_else(|_| {
+    response.body(body_of(&turn, text, open)).unwrap_or_else(|_| {
         let mut response = Response::new(Body::empty());
         *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
         response

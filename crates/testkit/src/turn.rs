@@ -23,8 +23,14 @@ pub struct Turn {
     pub(crate) headers: Vec<(String, String)>,
     /// Sent instead of an answer.
     pub(crate) raw: Option<String>,
+    /// The same with its content type, for what is no text.
+    pub(crate) bytes: Option<(&'static str, Vec<u8>)>,
     pub(crate) text: Option<String>,
     pub(crate) reasoning: Option<String>,
+    /// Proves the reasoning, or holds it encrypted.
+    pub(crate) signature: Option<String>,
+    /// Reasoning that the provider keeps to itself.
+    pub(crate) redacted: Option<String>,
     pub(crate) calls: Vec<ScriptedCall>,
     pub(crate) finish_reason: Option<String>,
     pub(crate) usage: Option<Value>,
@@ -55,8 +61,11 @@ impl Turn {
             status: 200,
             headers: Vec::new(),
             raw: None,
+            bytes: None,
             text: None,
             reasoning: None,
+            signature: None,
+            redacted: None,
             calls: Vec::new(),
             finish_reason: None,
             usage: Some(json!({
@@ -101,6 +110,12 @@ impl Turn {
         Self { status, raw: Some(body.to_owned()), ..Self::empty() }
     }
 
+    /// Any body of any content type, with status 200.
+    #[must_use]
+    pub fn bytes(content_type: &'static str, body: Vec<u8>) -> Self {
+        Self { bytes: Some((content_type, body)), ..Self::empty() }
+    }
+
     /// Text beside tool calls.
     #[must_use]
     pub fn saying(mut self, text: &str) -> Self {
@@ -112,6 +127,20 @@ impl Turn {
     #[must_use]
     pub fn thinking(mut self, text: &str) -> Self {
         self.reasoning = Some(text.to_owned());
+        self
+    }
+
+    /// The signature of the reasoning (Anthropic, Gemini, Bedrock), or its encrypted form (Responses).
+    #[must_use]
+    pub fn signed(mut self, signature: &str) -> Self {
+        self.signature = Some(signature.to_owned());
+        self
+    }
+
+    /// Reasoning that only the provider can read.
+    #[must_use]
+    pub fn redacted(mut self, data: &str) -> Self {
+        self.redacted = Some(data.to_owned());
         self
     }
 

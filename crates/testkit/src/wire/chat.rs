@@ -1,16 +1,21 @@
-//! The bodies of an answer: one JSON document, or a stream of events.
+//! Chat Completions: one JSON document, or a stream of events.
 
 use serde_json::{Map, Value, json};
 
+use super::pieces;
 use crate::turn::{ScriptedCall, Turn};
 
 /// The whole answer.
-pub(crate) fn document(turn: &Turn, id: &str, model: &str) -> String {
+pub(super) fn document(turn: &Turn, id: &str, model: &str) -> String {
     let mut message = Map::new();
     message.insert("role".to_owned(), "assistant".into());
     message.insert("content".to_owned(), json!(turn.text));
     if let Some(reasoning) = &turn.reasoning {
         message.insert("reasoning_content".to_owned(), reasoning.as_str().into());
+    }
+    if let Some(signature) = &turn.signature {
+        let block = json!({"type": "thinking", "thinking": turn.reasoning, "signature": signature});
+        message.insert("thinking_blocks".to_owned(), json!([block]));
     }
     if !turn.calls.is_empty() {
         message.insert("tool_calls".to_owned(), turn.calls.iter().map(call).collect());
@@ -38,7 +43,7 @@ fn call(call: &ScriptedCall) -> Value {
 }
 
 /// The same answer as a stream; texts come in pieces of a few characters.
-pub(crate) fn stream(turn: &Turn, id: &str, model: &str) -> String {
+pub(super) fn stream(turn: &Turn, id: &str, model: &str) -> String {
     let mut events: Vec<Value> = Vec::new();
     let chunk = |delta: Value, finish: Option<&str>| {
         json!({
@@ -48,7 +53,15 @@ pub(crate) fn stream(turn: &Turn, id: &str, model: &str) -> String {
     };
     events.push(chunk(json!({"role": "assistant", "content": null}), None));
     for piece in pieces(turn.reasoning.as_deref()) {
-        events.push(chunk(json!({"reasoning_content": piece}), None));
+        let mut delta = json!({"reasoning_content": piece});
+        if turn.signature.is_some() {
+            delta["thinking_blocks"] = json!([{"type": "thinking", "thinking": piece, "signature": null}]);
+        }
+        events.push(chunk(delta, None));
+    }
+    if let Some(signature) = &turn.signature {
+        let block = json!({"type": "thinking", "thinking": "", "signature": signature});
+        events.push(chunk(json!({"thinking_blocks": [block]}), None));
     }
     for piece in pieces(turn.text.as_deref()) {
         events.push(chunk(json!({"content": piece}), None));
@@ -77,9 +90,4 @@ pub(crate) fn stream(turn: &Turn, id: &str, model: &str) -> String {
         body.push_str("data: [DONE]\n\n");
     }
     body
-}
-
-fn pieces(text: Option<&str>) -> Vec<String> {
-    let characters: Vec<char> = text.unwrap_or_default().chars().collect();
-    characters.chunks(5).map(|piece| piece.iter().collect()).collect()
 }
