@@ -23,8 +23,12 @@ pub(crate) fn model_failed(error: &LlmError) -> Event {
         LlmError::ServiceUnavailable(_) | LlmError::Timeout(_) | LlmError::Internal(_) | LlmError::NoResponse(_) => {
             Classification::new("transient", true, "retry")
         }
-        LlmError::BadRequest(_) | LlmError::NotSupported(_) => Classification::new("config", false, "settings"),
-        LlmError::ContextWindowExceeded(_) => Classification::new("agent_action", true, "retry"),
+        LlmError::BadRequest(_) | LlmError::NotSupported(_) | LlmError::ContentPolicy(_) => {
+            Classification::new("config", false, "settings")
+        }
+        LlmError::ContextWindowExceeded(_) | LlmError::MalformedHistory(_) => {
+            Classification::new("agent_action", true, "retry")
+        }
         LlmError::Cancelled => Classification::new("unknown", true, "retry"),
     };
     conversation_error(error.code(), error.to_string(), classification)

@@ -28,6 +28,12 @@ pub enum LlmError {
     /// The prompt is longer than the model's context window.
     #[error("{0}")]
     ContextWindowExceeded(String),
+    /// The provider refuses the history: calls and results do not fit together. Condensing it helps.
+    #[error("{0}")]
+    MalformedHistory(String),
+    /// The provider refuses what the prompt is about.
+    #[error("{0}")]
+    ContentPolicy(String),
     /// The provider failed (other 5xx).
     #[error("{0}")]
     Internal(String),
@@ -53,6 +59,8 @@ impl LlmError {
             Self::Timeout(_) => "LLMTimeoutError",
             Self::BadRequest(_) | Self::NotSupported(_) => "LLMBadRequestError",
             Self::ContextWindowExceeded(_) => "LLMContextWindowExceedError",
+            Self::MalformedHistory(_) => "LLMMalformedConversationHistoryError",
+            Self::ContentPolicy(_) => "LLMContentPolicyViolationError",
             Self::NoResponse(_) => "LLMNoResponseError",
             Self::Cancelled => "UserCancelledError",
         }

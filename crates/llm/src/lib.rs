@@ -4,17 +4,33 @@
 //! [`client_for`] makes a client from a model's configuration. An adapter is a folder of small files (request, response, stream,
 //! error); differences between providers and models are rows of the tables in `providers` and `models`.
 
+mod adapter;
+mod answer;
+mod anthropic;
+mod aws_frames;
+mod bedrock;
+mod caller;
 pub mod client;
+#[cfg(test)]
+mod conformance;
 pub mod error;
 mod factory;
+mod failure;
+mod frames;
+mod gemini;
+mod history;
 mod http;
 mod models;
 mod openai;
 mod pricing;
+mod prompted;
 mod providers;
 pub mod request;
 pub mod response;
+mod responses;
 mod retry;
+mod sides;
+mod table;
 
 pub use client::{DeltaSink, LlmClient};
 pub use error::LlmError;

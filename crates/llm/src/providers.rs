@@ -3,13 +3,21 @@
 use openhands_protocol::{LlmConfig, secret::SecretText};
 use url::Url;
 
-use crate::{LlmError, factory::Environment};
+use crate::{LlmError, factory::Environment, history::CallIds, models::Abilities};
 
 /// The interface a provider speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interface {
-    /// Chat Completions.
+    /// Chat Completions; Responses too where `responses` is set.
     OpenAi,
+    /// The same behind Azure's addresses and headers.
+    Azure,
+    /// Messages.
+    Anthropic,
+    /// Google's generateContent.
+    Gemini,
+    /// Converse of AWS Bedrock.
+    Bedrock,
     /// One that this build has no adapter for.
     Other,
 }
@@ -21,91 +29,204 @@ pub(crate) struct Provider {
     pub(crate) interface: Interface,
     /// Without one the configuration must say where.
     pub(crate) base_url: Option<&'static str>,
+    /// Where its address is looked for when the configuration has none.
+    pub(crate) base_variables: &'static [&'static str],
     /// Where its key is looked for when the configuration has none.
     pub(crate) key_variables: &'static [&'static str],
     /// Its word for the longest answer.
     pub(crate) max_tokens_member: &'static str,
     /// Whether it takes `top_k`, which Chat Completions does not have.
     pub(crate) takes_top_k: bool,
-}
-
-const fn openai(
-    prefix: &'static str,
-    base_url: Option<&'static str>,
-    key_variables: &'static [&'static str],
-    max_tokens_member: &'static str,
-    takes_top_k: bool,
-) -> Provider {
-    Provider { prefix, interface: Interface::OpenAi, base_url, key_variables, max_tokens_member, takes_top_k }
-}
-
-const fn other(prefix: &'static str) -> Provider {
-    Provider {
-        prefix,
-        interface: Interface::Other,
-        base_url: None,
-        key_variables: &[],
-        max_tokens_member: "max_tokens",
-        takes_top_k: false,
-    }
+    /// What ids of calls it takes.
+    pub(crate) call_ids: CallIds,
+    /// Whether it has the Responses interface.
+    pub(crate) responses: bool,
+    /// Whether a call without a key is worth trying.
+    pub(crate) keyless: bool,
 }
 
 const NEW: &str = "max_completion_tokens";
 const OLD: &str = "max_tokens";
 
+impl Provider {
+    const fn new(prefix: &'static str, interface: Interface) -> Self {
+        Self {
+            prefix,
+            interface,
+            base_url: None,
+            base_variables: &[],
+            key_variables: &[],
+            max_tokens_member: OLD,
+            takes_top_k: false,
+            call_ids: CallIds::Any(64),
+            responses: false,
+            keyless: false,
+        }
+    }
+
+    const fn at(mut self, base_url: &'static str) -> Self {
+        self.base_url = Some(base_url);
+        self
+    }
+
+    const fn located_by(mut self, variables: &'static [&'static str]) -> Self {
+        self.base_variables = variables;
+        self
+    }
+
+    const fn key(mut self, variables: &'static [&'static str]) -> Self {
+        self.key_variables = variables;
+        self
+    }
+
+    const fn new_limit(mut self) -> Self {
+        self.max_tokens_member = NEW;
+        self
+    }
+
+    const fn top_k(mut self) -> Self {
+        self.takes_top_k = true;
+        self
+    }
+
+    const fn ids(mut self, ids: CallIds) -> Self {
+        self.call_ids = ids;
+        self
+    }
+
+    const fn with_responses(mut self) -> Self {
+        self.responses = true;
+        self
+    }
+
+    const fn without_key(mut self) -> Self {
+        self.keyless = true;
+        self
+    }
+}
+
+const fn openai(prefix: &'static str) -> Provider {
+    Provider::new(prefix, Interface::OpenAi)
+}
+
+/// Google's, which its two prefixes share.
+const GOOGLE: &str = "https://generativelanguage.googleapis.com/v1beta";
+const OLLAMA: &str = "http://localhost:11434/v1";
+
 static PROVIDERS: &[Provider] = &[
-    openai("openai", Some("https://api.openai.com/v1"), &["OPENAI_API_KEY"], NEW, false),
-    openai("litellm_proxy", None, &["LITELLM_PROXY_API_KEY"], NEW, true),
-    openai("openhands", Some("https://llm-proxy.app.all-hands.dev"), &["OPENHANDS_API_KEY"], NEW, true),
-    openai("openrouter", Some("https://openrouter.ai/api/v1"), &["OPENROUTER_API_KEY"], OLD, true),
-    openai("deepseek", Some("https://api.deepseek.com/v1"), &["DEEPSEEK_API_KEY"], OLD, false),
-    openai("groq", Some("https://api.groq.com/openai/v1"), &["GROQ_API_KEY"], NEW, false),
-    openai("mistral", Some("https://api.mistral.ai/v1"), &["MISTRAL_API_KEY"], OLD, false),
-    openai("xai", Some("https://api.x.ai/v1"), &["XAI_API_KEY"], NEW, false),
-    openai("moonshot", Some("https://api.moonshot.ai/v1"), &["MOONSHOT_API_KEY"], OLD, false),
-    openai("together_ai", Some("https://api.together.xyz/v1"), &["TOGETHERAI_API_KEY", "TOGETHER_API_KEY"], OLD, true),
-    openai(
-        "fireworks_ai",
-        Some("https://api.fireworks.ai/inference/v1"),
-        &["FIREWORKS_AI_API_KEY", "FIREWORKS_API_KEY"],
-        OLD,
-        true,
-    ),
-    openai("hosted_vllm", None, &["HOSTED_VLLM_API_KEY"], OLD, true),
-    openai("lm_studio", None, &["LM_STUDIO_API_KEY"], OLD, true),
-    openai("custom_openai", None, &[], OLD, false),
-    other("anthropic"),
-    other("azure"),
-    other("azure_ai"),
-    other("bedrock"),
-    other("cohere"),
-    other("gemini"),
-    other("ollama"),
-    other("ollama_chat"),
-    other("sagemaker"),
-    other("vertex_ai"),
-    other("watsonx"),
+    openai("openai")
+        .at("https://api.openai.com/v1")
+        .located_by(&["OPENAI_BASE_URL", "OPENAI_API_BASE"])
+        .key(&["OPENAI_API_KEY"])
+        .new_limit()
+        .with_responses(),
+    openai("litellm_proxy")
+        .located_by(&["LITELLM_PROXY_API_BASE"])
+        .key(&["LITELLM_PROXY_API_KEY"])
+        .new_limit()
+        .top_k()
+        .with_responses(),
+    openai("openhands")
+        .at("https://llm-proxy.app.all-hands.dev")
+        .key(&["OPENHANDS_API_KEY"])
+        .new_limit()
+        .top_k()
+        .with_responses(),
+    openai("openrouter").at("https://openrouter.ai/api/v1").key(&["OPENROUTER_API_KEY"]).top_k(),
+    openai("deepseek").at("https://api.deepseek.com/v1").key(&["DEEPSEEK_API_KEY"]),
+    openai("groq").at("https://api.groq.com/openai/v1").key(&["GROQ_API_KEY"]).new_limit(),
+    openai("mistral").at("https://api.mistral.ai/v1").key(&["MISTRAL_API_KEY"]).ids(CallIds::Nine),
+    openai("xai").at("https://api.x.ai/v1").key(&["XAI_API_KEY"]).new_limit(),
+    openai("moonshot").at("https://api.moonshot.ai/v1").key(&["MOONSHOT_API_KEY"]),
+    openai("dashscope")
+        .at("https://dashscope-intl.aliyuncs.com/compatible-mode/v1")
+        .key(&["DASHSCOPE_API_KEY"])
+        .top_k(),
+    openai("qwen").at("https://dashscope-intl.aliyuncs.com/compatible-mode/v1").key(&["DASHSCOPE_API_KEY"]).top_k(),
+    openai("together_ai")
+        .at("https://api.together.xyz/v1")
+        .key(&["TOGETHERAI_API_KEY", "TOGETHER_API_KEY", "TOGETHER_AI_API_KEY"])
+        .top_k(),
+    openai("fireworks_ai")
+        .at("https://api.fireworks.ai/inference/v1")
+        .key(&["FIREWORKS_AI_API_KEY", "FIREWORKS_API_KEY"])
+        .top_k(),
+    openai("deepinfra").at("https://api.deepinfra.com/v1/openai").key(&["DEEPINFRA_API_KEY"]).top_k(),
+    openai("cerebras").at("https://api.cerebras.ai/v1").key(&["CEREBRAS_API_KEY"]).new_limit(),
+    openai("nvidia_nim").at("https://integrate.api.nvidia.com/v1").key(&["NVIDIA_NIM_API_KEY"]),
+    openai("sambanova").at("https://api.sambanova.ai/v1").key(&["SAMBANOVA_API_KEY"]).top_k(),
+    openai("minimax").at("https://api.minimax.io/v1").key(&["MINIMAX_API_KEY"]),
+    openai("zai").at("https://api.z.ai/api/paas/v4").key(&["ZAI_API_KEY"]),
+    openai("hosted_vllm").located_by(&["HOSTED_VLLM_API_BASE"]).key(&["HOSTED_VLLM_API_KEY"]).top_k(),
+    openai("vllm").located_by(&["HOSTED_VLLM_API_BASE"]).key(&["HOSTED_VLLM_API_KEY"]).top_k(),
+    openai("lm_studio").located_by(&["LM_STUDIO_API_BASE"]).key(&["LM_STUDIO_API_KEY"]).top_k(),
+    openai("ollama").at(OLLAMA).located_by(&["OLLAMA_API_BASE"]).key(&["OLLAMA_API_KEY"]).without_key(),
+    openai("ollama_chat").at(OLLAMA).located_by(&["OLLAMA_API_BASE"]).key(&["OLLAMA_API_KEY"]).without_key(),
+    openai("custom_openai"),
+    Provider::new("azure", Interface::Azure)
+        .located_by(&["AZURE_API_BASE"])
+        .key(&["AZURE_API_KEY", "AZURE_OPENAI_API_KEY"])
+        .new_limit()
+        .with_responses(),
+    Provider::new("anthropic", Interface::Anthropic)
+        .at("https://api.anthropic.com")
+        .located_by(&["ANTHROPIC_API_BASE", "ANTHROPIC_BASE_URL"])
+        .key(&["ANTHROPIC_API_KEY"])
+        .ids(CallIds::Word)
+        .top_k(),
+    Provider::new("gemini", Interface::Gemini)
+        .at(GOOGLE)
+        .located_by(&["GEMINI_API_BASE"])
+        .key(&["GEMINI_API_KEY", "GOOGLE_API_KEY"])
+        .top_k(),
+    Provider::new("bedrock", Interface::Bedrock).key(&["AWS_BEARER_TOKEN_BEDROCK"]).ids(CallIds::Word).top_k(),
+    Provider::new("bedrock_converse", Interface::Bedrock).key(&["AWS_BEARER_TOKEN_BEDROCK"]).ids(CallIds::Word).top_k(),
+    Provider::new("azure_ai", Interface::Other),
+    Provider::new("cohere", Interface::Other),
+    Provider::new("sagemaker", Interface::Other),
+    Provider::new("vertex_ai", Interface::Other),
+    Provider::new("watsonx", Interface::Other),
 ];
 
 /// For names without a known prefix: whatever answers at the configured address, asked by the whole name.
-static UNNAMED: Provider = openai("", None, &["OPENAI_API_KEY"], NEW, false);
+static UNNAMED: Provider = openai("")
+    .at("https://api.openai.com/v1")
+    .located_by(&["OPENAI_BASE_URL", "OPENAI_API_BASE"])
+    .key(&["OPENAI_API_KEY"])
+    .new_limit()
+    .with_responses();
+
+/// Beginnings of bare names that can only mean one provider.
+const BARE: [(&str, &str); 2] = [("claude-", "anthropic"), ("gemini-", "gemini")];
 
 /// Last of the variables a key is looked for in.
 const ANY_KEY: &str = "LLM_API_KEY";
+const AZURE_VERSION: &str = "2025-02-01-preview";
+
+/// Which of a provider's interfaces is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Chat,
+    Responses,
+}
 
 /// Where calls go.
 #[derive(Clone, Debug)]
 pub(crate) struct Endpoint {
     pub(crate) provider: &'static Provider,
+    pub(crate) mode: Mode,
     /// The name the provider knows the model by.
     pub(crate) model: String,
+    /// Of the whole call; for Gemini and Bedrock, whose addresses depend on streaming, without its last word.
     pub(crate) url: Url,
     pub(crate) key: Option<SecretText>,
+    /// AWS's region; empty elsewhere.
+    pub(crate) region: String,
 }
 
 impl Endpoint {
     pub(crate) fn of(config: &LlmConfig, environment: &Environment) -> Result<Self, LlmError> {
-        let (provider, model) = named(&config.model);
+        let (provider, model) = named(config);
         if model.is_empty() {
             return Err(LlmError::BadRequest("llm.model is empty, name a model such as openai/gpt-5".to_owned()));
         }
@@ -115,59 +236,183 @@ impl Endpoint {
                 provider.prefix, config.model
             )));
         }
-        if config.api_mode == "responses" {
-            return Err(LlmError::NotSupported(
-                "llm.api_mode \"responses\"; set it to \"auto\" or \"chat\"".to_owned(),
-            ));
-        }
         if config.is_subscription || config.auth_type == "subscription" {
             return Err(LlmError::NotSupported("llm.auth_type \"subscription\"; configure llm.api_key".to_owned()));
         }
-        let configured = config.base_url.as_deref().map(str::trim).filter(|base| !base.is_empty());
-        // A bare name without an address is OpenAI's.
-        let fallback = if provider.prefix.is_empty() { named("openai/x").0.base_url } else { provider.base_url };
-        let base = configured.or(fallback).ok_or_else(|| {
+        let mode = mode(config, provider)?;
+        let variable = |names: &[&str]| {
+            names.iter().filter_map(|name| environment.get(*name)).find(|value| !value.trim().is_empty()).cloned()
+        };
+        let own = |base: &Option<String>| base.clone().filter(|base| !base.trim().is_empty());
+        let ollama = || own(&config.ollama_base_url).filter(|_| provider.prefix.starts_with("ollama"));
+        let configured = own(&config.base_url).or_else(ollama).or_else(|| variable(provider.base_variables));
+        let (region, model) = if provider.interface == Interface::Bedrock {
+            bedrock_region(config, environment, model)?
+        } else {
+            (String::new(), model)
+        };
+        let bedrock = || (!region.is_empty()).then(|| format!("https://bedrock-runtime.{region}.amazonaws.com"));
+        let base = configured
+            .clone()
+            .or_else(|| own(&config.aws_bedrock_runtime_endpoint).filter(|_| !region.is_empty()))
+            .or_else(|| provider.base_url.map(ToOwned::to_owned))
+            .or_else(bedrock);
+        let base = base.ok_or_else(|| {
             LlmError::BadRequest(format!(
                 "llm.base_url is not set, and provider {:?} has no address of its own",
                 provider.prefix
             ))
         })?;
-        let key = config.api_key.clone().or_else(|| {
-            let names = provider.key_variables.iter().chain([&ANY_KEY]);
-            names.filter_map(|name| environment.get(*name)).find(|key| !key.trim().is_empty()).map(SecretText::new)
-        });
-        let key = key.filter(|key| !key.expose().trim().is_empty());
-        if key.is_none() && configured.is_none() {
+        let key = config.api_key.clone().filter(|key| !key.expose().trim().is_empty());
+        let any: &[&str] = if provider.interface == Interface::Bedrock { &[] } else { &[ANY_KEY] };
+        let key = key.or_else(|| variable(provider.key_variables).or_else(|| variable(any)).map(SecretText::new));
+        // Bedrock's keys come in other ways too; its adapter looks for them.
+        if key.is_none() && configured.is_none() && !provider.keyless && provider.interface != Interface::Bedrock {
             let variables = provider.key_variables.join(" or ");
             return Err(LlmError::Authentication(format!(
                 "no key for {}: set llm.api_key or {variables}",
                 config.model
             )));
         }
-        Ok(Self { provider, model: model.to_owned(), url: completions_url(base)?, key })
+        let url = call_url(provider, mode, base.trim(), model, config, environment)?;
+        Ok(Self { provider, mode, model: model.to_owned(), url, key, region })
+    }
+}
+
+/// Which interface the model is asked on (F1-LLM-33).
+fn mode(config: &LlmConfig, provider: &Provider) -> Result<Mode, LlmError> {
+    match config.api_mode.as_str() {
+        "chat" => Ok(Mode::Chat),
+        "responses" if provider.responses => Ok(Mode::Responses),
+        "responses" => Err(LlmError::NotSupported(format!(
+            "llm.api_mode \"responses\" with provider {:?}; set it to \"auto\" or \"chat\"",
+            provider.prefix
+        ))),
+        "auto" | "" => {
+            let suits = provider.responses && config.native_tool_calling && Abilities::of(config).responses;
+            Ok(if suits { Mode::Responses } else { Mode::Chat })
+        }
+        other => Err(LlmError::BadRequest(format!(
+            "llm.api_mode {other:?} is unknown, set it to \"auto\", \"chat\" or \"responses\""
+        ))),
     }
 }
 
 /// The provider and the model's name there. Only a known prefix is taken off: names of self-served models hold slashes too.
-fn named(model: &str) -> (&'static Provider, &str) {
-    let model = model.trim();
-    model
-        .split_once('/')
-        .and_then(|(prefix, rest)| Some((PROVIDERS.iter().find(|provider| provider.prefix == prefix)?, rest)))
-        .unwrap_or((&UNNAMED, model))
+fn named(config: &LlmConfig) -> (&'static Provider, &str) {
+    let model = config.model.trim();
+    let of = |prefix: &str| PROVIDERS.iter().find(|provider| provider.prefix == prefix);
+    if let Some((prefix, rest)) = model.split_once('/')
+        && let Some(provider) = of(prefix)
+    {
+        return (provider, rest);
+    }
+    // With an address of its own a bare name is asked in the common language.
+    let bare = BARE.iter().find(|(begin, _)| model.starts_with(begin) && config.base_url.is_none());
+    (bare.and_then(|(_, prefix)| of(prefix)).unwrap_or(&UNNAMED), model)
 }
 
-fn completions_url(base: &str) -> Result<Url, LlmError> {
+/// The region of a Bedrock model, and its name without one.
+fn bedrock_region<'a>(
+    config: &LlmConfig,
+    environment: &Environment,
+    model: &'a str,
+) -> Result<(String, &'a str), LlmError> {
+    let model = model.strip_prefix("converse/").unwrap_or(model);
+    let is_region = |text: &str| {
+        text.matches('-').count() >= 2 && text.ends_with(|last: char| last.is_ascii_digit()) && !text.contains('.')
+    };
+    if let Some((region, rest)) = model.split_once('/').filter(|(region, _)| is_region(region)) {
+        return Ok((region.to_owned(), rest));
+    }
+    let variables = ["AWS_REGION_NAME", "AWS_REGION", "AWS_DEFAULT_REGION"];
+    let region = config
+        .aws_region_name
+        .clone()
+        .or_else(|| variables.iter().find_map(|name| environment.get(*name).cloned()))
+        .map_or_else(|| "us-west-2".to_owned(), |region| region.trim().to_owned());
+    let is_sound = !region.is_empty()
+        && region.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+    if is_sound {
+        Ok((region, model))
+    } else {
+        Err(LlmError::BadRequest(format!("llm.aws_region_name {region:?} is no region, such as us-east-1")))
+    }
+}
+
+fn call_url(
+    provider: &Provider,
+    mode: Mode,
+    base: &str,
+    model: &str,
+    config: &LlmConfig,
+    environment: &Environment,
+) -> Result<Url, LlmError> {
     let wrong = |why: &str| LlmError::BadRequest(format!("llm.base_url {base:?} {why}"));
     let mut url = Url::parse(base).map_err(|error| wrong(&format!("is no URL: {error}")))?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
         return Err(wrong("must begin with http:// or https:// and name a host"));
     }
     let path = url.path().trim_end_matches('/').to_owned();
-    if !path.ends_with("/chat/completions") {
-        url.set_path(&format!("{path}/chat/completions"));
+    let ends = |end: &str| path.ends_with(end);
+    let call = if mode == Mode::Responses { "/responses" } else { "/chat/completions" };
+    match provider.interface {
+        Interface::OpenAi | Interface::Other => {
+            if !ends(call) {
+                let other = if mode == Mode::Responses { "/chat/completions" } else { "/responses" };
+                let path = path.strip_suffix(other).unwrap_or(&path);
+                // Ollama is configured without the part of its path that speaks this interface.
+                let version = if provider.prefix.starts_with("ollama") && !path.ends_with("/v1") { "/v1" } else { "" };
+                url.set_path(&format!("{path}{version}{call}"));
+            }
+        }
+        Interface::Azure => azure_url(&mut url, &path, call, model, config, environment),
+        Interface::Anthropic => {
+            if !ends("/messages") {
+                let version = if ends("/v1") { "" } else { "/v1" };
+                url.set_path(&format!("{path}{version}/messages"));
+            }
+        }
+        Interface::Gemini => {
+            add_segments(&mut url, &["models", model.strip_prefix("models/").unwrap_or(model)])
+                .ok_or_else(|| wrong("takes no path"))?;
+        }
+        Interface::Bedrock => {
+            // Encoded as strictly as AWS's own clients do: the signature covers it.
+            url.set_path(&format!("{path}/model/{}", crate::bedrock::encoded(model)));
+        }
     }
     Ok(url)
+}
+
+/// Deployments have paths of their own; the newer interface below `/openai/v1` takes the name in the body.
+fn azure_url(url: &mut Url, path: &str, call: &str, model: &str, config: &LlmConfig, environment: &Environment) {
+    let (root, is_v1) = match path.split_once("/openai") {
+        Some((root, rest)) => (root, rest.starts_with("/v1")),
+        None => (path, false),
+    };
+    if is_v1 || call == "/responses" {
+        url.set_path(&format!("{root}/openai/v1{call}"));
+    } else {
+        let mut encoded = url.clone();
+        encoded.set_path(root);
+        let _ = add_segments(&mut encoded, &["openai", "deployments", model]);
+        url.set_path(&format!("{}{call}", encoded.path()));
+    }
+    let asked = url.query_pairs().any(|(name, _)| name == "api-version");
+    if !asked && !is_v1 {
+        let version = config.api_version.clone().or_else(|| environment.get("AZURE_API_VERSION").cloned());
+        // Below `/openai/v1` only this version exists.
+        let version = if call == "/responses" { Some("preview".to_owned()) } else { version };
+        url.query_pairs_mut().append_pair("api-version", version.as_deref().unwrap_or(AZURE_VERSION));
+    }
+}
+
+/// Adds path segments, each encoded: names of models hold colons and slashes.
+fn add_segments(url: &mut Url, segments: &[&str]) -> Option<()> {
+    let mut path = url.path_segments_mut().ok()?;
+    path.pop_if_empty().extend(segments);
+    Some(())
 }
 
 #[cfg(test)]
@@ -217,8 +462,9 @@ mod tests {
     #[test]
     fn what_cannot_work_is_refused_by_name() {
         for (model, base_url, part) in [
-            ("anthropic/claude", Some("http://127.0.0.1:9"), "provider \"anthropic\""),
-            ("gemini/pro", None, "provider \"gemini\""),
+            ("vertex_ai/claude", Some("http://127.0.0.1:9"), "provider \"vertex_ai\""),
+            ("gemini/pro", None, "set llm.api_key or GEMINI_API_KEY"),
+            ("azure/m", None, "llm.base_url is not set"),
             ("hosted_vllm/m", None, "llm.base_url is not set"),
             ("gpt-5", None, "set llm.api_key or OPENAI_API_KEY"),
             ("openai/", Some("http://h"), "llm.model is empty"),
@@ -228,5 +474,87 @@ mod tests {
             let error = endpoint(model, base_url, &[]).unwrap_err();
             assert!(error.to_string().contains(part), "{model}: {error}");
         }
+    }
+
+    #[test]
+    fn every_prefix_has_its_address_and_key() {
+        let environment: Environment = PROVIDERS
+            .iter()
+            .flat_map(|provider| provider.key_variables.iter().take(1))
+            .map(|name| ((*name).to_owned(), format!("key of {name}")))
+            .collect();
+        let mut seen = std::collections::HashSet::new();
+        for provider in PROVIDERS {
+            assert!(seen.insert(provider.prefix), "{} is there twice", provider.prefix);
+            let config = LlmConfig { model: format!("{}/m", provider.prefix), ..LlmConfig::default() };
+            let reached = Endpoint::of(&config, &environment);
+            let has_address = provider.base_url.is_some() || provider.interface == Interface::Bedrock;
+            assert_eq!(reached.is_ok(), has_address && provider.interface != Interface::Other, "{}", provider.prefix);
+            if let (Ok(endpoint), Some(variable)) = (reached, provider.key_variables.first()) {
+                assert_eq!(endpoint.key.unwrap().expose(), format!("key of {variable}"));
+            }
+        }
+    }
+
+    #[test]
+    fn each_interface_has_its_addresses() {
+        for (model, base, expected) in [
+            ("anthropic/claude-x", "http://h", "http://h/v1/messages"),
+            ("anthropic/claude-x", "http://h/v1/", "http://h/v1/messages"),
+            ("anthropic/claude-x", "http://h/v1/messages", "http://h/v1/messages"),
+            ("gemini/g-1", "http://h/v1beta", "http://h/v1beta/models/g-1"),
+            ("bedrock/us.anthropic.c-v1:0", "http://h", "http://h/model/us.anthropic.c-v1%3A0"),
+            (
+                "bedrock/arn:aws:bedrock:x:1:profile/y",
+                "http://h",
+                "http://h/model/arn%3Aaws%3Abedrock%3Ax%3A1%3Aprofile%2Fy",
+            ),
+            ("ollama/m", "http://h:11434", "http://h:11434/v1/chat/completions"),
+            ("ollama/m", "http://h:11434/v1", "http://h:11434/v1/chat/completions"),
+            (
+                "azure/gpt-4o",
+                "https://r.openai.azure.com/",
+                "https://r.openai.azure.com/openai/deployments/gpt-4o/chat/completions?api-version=2025-02-01-preview",
+            ),
+            (
+                "azure/gpt-5",
+                "https://r.openai.azure.com",
+                "https://r.openai.azure.com/openai/v1/responses?api-version=preview",
+            ),
+            ("azure/d", "https://r/openai/v1", "https://r/openai/v1/chat/completions"),
+            ("openai/gpt-5", "http://h/v1", "http://h/v1/responses"),
+            ("openai/gpt-5", "http://h/v1/chat/completions", "http://h/v1/responses"),
+            ("openai/gpt-4o", "http://h/v1/responses", "http://h/v1/chat/completions"),
+        ] {
+            assert_eq!(endpoint(model, Some(base), &[]).unwrap().1, expected, "{model} at {base}");
+        }
+        let alone = |model: &str, variables: &[(&str, &str)]| endpoint(model, None, variables).unwrap();
+        assert_eq!(alone("claude-x", &[("ANTHROPIC_API_KEY", "k")]).1, "https://api.anthropic.com/v1/messages");
+        assert_eq!(alone("ollama/m", &[("OLLAMA_API_BASE", "http://o")]).1, "http://o/v1/chat/completions");
+        assert_eq!(alone("ollama/m", &[]).1, "http://localhost:11434/v1/chat/completions");
+        for (model, region) in [("bedrock/eu-west-1/m", "eu-west-1"), ("bedrock/converse/m", "us-west-2")] {
+            let expected = format!("https://bedrock-runtime.{region}.amazonaws.com/model/m");
+            assert_eq!(alone(model, &[]).1, expected);
+        }
+    }
+
+    #[test]
+    fn the_interface_is_chosen_by_mode_and_model() {
+        let of = |model: &str, mode: &str| {
+            let config = LlmConfig {
+                model: model.to_owned(),
+                api_mode: mode.to_owned(),
+                base_url: Some("http://h".to_owned()),
+                ..LlmConfig::default()
+            };
+            Endpoint::of(&config, &Environment::default()).map(|endpoint| endpoint.mode)
+        };
+        assert_eq!(of("openai/gpt-5-mini", "auto").unwrap(), Mode::Responses);
+        assert_eq!(of("litellm_proxy/gpt-5", "auto").unwrap(), Mode::Responses);
+        assert_eq!(of("openai/gpt-5-mini", "chat").unwrap(), Mode::Chat);
+        assert_eq!(of("openai/gpt-4.1-x", "auto").unwrap(), Mode::Chat);
+        assert_eq!(of("openai/other", "responses").unwrap(), Mode::Responses);
+        assert!(of("groq/m", "responses").unwrap_err().to_string().contains("llm.api_mode"));
+        assert!(of("openai/m", "fast").unwrap_err().to_string().contains("llm.api_mode"));
     }
 }

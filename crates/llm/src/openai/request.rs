@@ -1,97 +1,107 @@
 //! A neutral request as the body of a Chat Completions call.
 
-use openhands_protocol::{Content, LlmConfig, Message, Role, ToolCall};
+use openhands_protocol::{Content, Message};
 use serde_json::{Map, Value, json};
 
-use crate::{LlmError, LlmRequest, OfferedTool, models::Abilities, providers::Endpoint};
+use super::caching;
+use crate::{
+    LlmRequest, OfferedTool,
+    adapter::{Attempt, Setup, add_extra_body, set},
+    history::{Call, History, Turn, images, text},
+};
 
 /// Members that the reader of the answer depends on; `litellm_extra_body` cannot change them.
 const OURS: [&str; 3] = ["messages", "stream", "stream_options"];
 
 /// What a body depends on beside the request.
 pub(super) struct Rendering<'a> {
-    pub(super) config: &'a LlmConfig,
-    pub(super) endpoint: &'a Endpoint,
-    pub(super) abilities: Abilities,
-    /// May differ from the configuration's in a later attempt.
-    pub(super) temperature: Option<f64>,
+    pub(super) setup: &'a Setup,
+    pub(super) attempt: Attempt,
 }
 
 impl Rendering<'_> {
-    pub(super) fn body(&self, request: &LlmRequest, streamed: bool) -> Result<Vec<u8>, LlmError> {
-        serde_json::to_vec(&self.members(request, streamed))
-            .map_err(|error| LlmError::BadRequest(format!("the request cannot be written as JSON: {error}")))
-    }
-
-    fn members(&self, request: &LlmRequest, streamed: bool) -> Map<String, Value> {
+    pub(super) fn members(&self, request: &LlmRequest) -> Map<String, Value> {
         let mut body = Map::new();
-        body.insert("model".to_owned(), self.endpoint.model.as_str().into());
-        body.insert("messages".to_owned(), self.messages(&request.messages).into());
+        set(&mut body, "model", self.setup.endpoint.model.as_str());
+        set(&mut body, "messages", self.messages(request));
         if !request.tools.is_empty() {
-            body.insert("tools".to_owned(), request.tools.iter().map(tool).collect());
+            set(&mut body, "tools", request.tools.iter().map(tool).collect::<Value>());
         }
         for (name, value) in self.parameters(!request.tools.is_empty()) {
-            if !value.is_null() {
-                body.insert(name.to_owned(), value);
-            }
+            set(&mut body, name, value);
         }
-        if streamed {
-            body.insert("stream".to_owned(), true.into());
-            body.insert("stream_options".to_owned(), json!({"include_usage": true}));
+        if self.attempt.streamed {
+            set(&mut body, "stream", true);
+            set(&mut body, "stream_options", json!({"include_usage": true}));
         }
-        for (name, value) in &self.config.litellm_extra_body {
-            if !OURS.contains(&name.as_str()) {
-                body.insert(name.clone(), value.clone());
-            }
-        }
+        add_extra_body(&mut body, &self.setup.config, &OURS);
         body
     }
 
     /// With `drop_params` off everything that is configured is sent, whatever the table says about the model.
     fn parameters(&self, with_tools: bool) -> Vec<(&'static str, Value)> {
-        let (config, abilities) = (self.config, self.abilities);
+        let Setup { config, endpoint, abilities, stop } = self.setup;
         let sampling = abilities.sampling || !config.drop_params;
         let sampled = |value: Option<f64>| if sampling { json!(value) } else { Value::Null };
-        let top_k = self.endpoint.provider.takes_top_k || !config.drop_params;
+        let top_k = endpoint.provider.takes_top_k || !config.drop_params;
         let effort = abilities.reasoning_effort && (abilities.effort_beside_tools || !with_tools);
         let when = |condition: bool, value: Value| if condition { value } else { Value::Null };
-        vec![
-            ("temperature", sampled(self.temperature)),
+        let mut parameters = vec![
+            ("temperature", sampled(self.attempt.temperature)),
             ("top_p", sampled(config.top_p)),
             ("top_k", when(top_k, sampled(config.top_k))),
-            (self.endpoint.provider.max_tokens_member, json!(config.max_output_tokens)),
+            (endpoint.provider.max_tokens_member, json!(abilities.max_output)),
+            ("stop", when(abilities.stop_words && !stop.is_empty(), json!(stop))),
             ("seed", json!(config.seed)),
-            ("reasoning_effort", when(effort, json!(config.reasoning_effort))),
             ("prompt_cache_retention", when(abilities.cache_retention, json!(config.prompt_cache_retention))),
-        ]
+        ];
+        if is_openrouter(self.setup) {
+            let reasoning = config.reasoning_effort.as_ref().map(|effort| json!({"effort": effort}));
+            parameters.push(("reasoning", when(effort, json!(reasoning))));
+            // The price comes with the usage.
+            parameters.push(("usage", json!({"include": true})));
+        } else {
+            parameters.push(("reasoning_effort", when(effort, json!(config.reasoning_effort))));
+            parameters.push(("thinking", json!(abilities.thinking_budget(config))));
+        }
+        parameters
     }
 
-    fn messages(&self, messages: &[Message]) -> Vec<Value> {
-        let mut rendered = Vec::with_capacity(messages.len());
-        // Tool messages take no images, and nothing may stand between the results of one batch: images follow behind it.
-        let mut from_tools: Vec<Value> = Vec::new();
-        for message in messages {
-            if message.role != Role::Tool {
-                flush(&mut from_tools, &mut rendered);
-            }
-            match message.role {
-                Role::System => rendered.push(json!({"role": "system", "content": text(&message.content)})),
-                Role::User => rendered.push(json!({"role": "user", "content": self.user_content(&message.content)})),
-                Role::Assistant => rendered.push(self.assistant(message)),
-                Role::Tool => {
-                    rendered.push(self.tool_result(message));
-                    if self.abilities.images {
-                        from_tools.extend(message.content.iter().flat_map(images));
-                    }
+    fn messages(&self, request: &LlmRequest) -> Vec<Value> {
+        let history = History::of(&request.messages, self.setup.endpoint.provider.call_ids);
+        let mut rendered = Vec::with_capacity(request.messages.len() + 1);
+        if !history.system.is_empty() {
+            rendered.push(json!({"role": "system", "content": self.system(&history)}));
+        }
+        for turn in &history.turns {
+            match turn {
+                Turn::User(message) => {
+                    rendered.push(json!({"role": "user", "content": self.user_content(&message.content)}));
+                }
+                Turn::Assistant { message, calls } => {
+                    rendered.push(self.assistant(message, calls));
+                    rendered.extend(calls.iter().map(|call| self.tool_result(call)));
+                    self.add_images(calls, &mut rendered);
                 }
             }
         }
-        flush(&mut from_tools, &mut rendered);
+        if self.attempt.caching {
+            caching::mark_messages(&mut rendered, is_openrouter(self.setup));
+        }
         rendered
     }
 
+    /// In one string, which every server takes; in parts where the first of several will be marked.
+    fn system(&self, history: &History<'_>) -> Value {
+        if self.attempt.caching && history.system.len() > 1 {
+            let parts = history.system.iter().filter_map(|part| part.as_text()).filter(|text| !text.is_empty());
+            return parts.map(|text| json!({"type": "text", "text": text})).collect();
+        }
+        history.system_text().into()
+    }
+
     fn user_content(&self, content: &[Content]) -> Value {
-        let with_images = self.abilities.images && content.iter().any(|part| matches!(part, Content::Image { .. }));
+        let with_images = self.setup.abilities.images && images(content).next().is_some();
         if !with_images {
             return text(content).into();
         }
@@ -99,64 +109,81 @@ impl Rendering<'_> {
             .iter()
             .flat_map(|part| match part {
                 Content::Text { text, .. } => vec![json!({"type": "text", "text": text})],
-                Content::Image { .. } => images(part),
+                Content::Image { .. } => images(std::slice::from_ref(part)).map(image).collect(),
             })
             .collect()
     }
 
-    fn assistant(&self, message: &Message) -> Value {
+    fn assistant(&self, message: &Message, calls: &[Call<'_>]) -> Value {
         let mut json = Map::new();
-        let (text, calls) = (text(&message.content), message.tool_calls.as_deref().unwrap_or_default());
-        json.insert("role".to_owned(), "assistant".into());
-        json.insert("content".to_owned(), if text.is_empty() && !calls.is_empty() { Value::Null } else { text.into() });
+        let text = text(&message.content);
+        set(&mut json, "role", "assistant");
+        let content = if text.is_empty() && !calls.is_empty() { Value::Null } else { text.into() };
+        json.insert("content".to_owned(), content);
         if !calls.is_empty() {
-            json.insert("tool_calls".to_owned(), calls.iter().map(call).collect());
+            set(&mut json, "tool_calls", calls.iter().map(call).collect::<Value>());
         }
-        if let Some(reasoning) = message.reasoning_content.as_ref().filter(|_| self.abilities.reasoning_sent_back) {
-            json.insert("reasoning_content".to_owned(), reasoning.as_str().into());
+        if let Some(reasoning) = message.reasoning_content.as_ref().filter(|_| self.setup.abilities.reasoning_sent_back)
+        {
+            set(&mut json, "reasoning_content", reasoning.as_str());
+        }
+        let blocks = |name: &str| {
+            message
+                .thinking_blocks
+                .iter()
+                .filter(|_| self.attempt.reasoning)
+                .filter_map(|block| block.get(name))
+                .collect::<Vec<_>>()
+        };
+        if is_openrouter(self.setup) {
+            let details = blocks("openrouter");
+            if !details.is_empty() {
+                set(&mut json, "reasoning_details", json!(details));
+            }
+        } else if self.setup.endpoint.model.to_ascii_lowercase().contains("claude") {
+            let signed: Vec<_> = message
+                .thinking_blocks
+                .iter()
+                .filter(|block| self.attempt.reasoning && crate::anthropic::is_signed(block))
+                .collect();
+            if !signed.is_empty() {
+                set(&mut json, "thinking_blocks", json!(signed));
+            }
         }
         json.into()
     }
 
-    fn tool_result(&self, message: &Message) -> Value {
-        let mut json = Map::new();
-        json.insert("role".to_owned(), "tool".into());
-        json.insert("content".to_owned(), shortened(&text(&message.content), self.config.max_message_chars).into());
-        json.insert("tool_call_id".to_owned(), json!(message.tool_call_id));
-        if let Some(name) = &message.name {
-            json.insert("name".to_owned(), name.as_str().into());
+    fn tool_result(&self, call: &Call<'_>) -> Value {
+        json!({
+            "role": "tool",
+            "content": call.text(self.setup.config.max_message_chars),
+            "tool_call_id": call.id,
+            "name": call.name,
+        })
+    }
+
+    /// Tool messages take no images, and nothing may stand between the results of one batch: images follow behind it.
+    fn add_images(&self, calls: &[Call<'_>], rendered: &mut Vec<Value>) {
+        let mut seen = calls.iter().flat_map(|call| images(call.content())).map(image).peekable();
+        if self.setup.abilities.images && seen.peek().is_some() {
+            let mut content = vec![json!({"type": "text", "text": "The images of the tool results above:"})];
+            content.extend(seen);
+            rendered.push(json!({"role": "user", "content": content}));
         }
-        json.into()
     }
 }
 
-fn flush(from_tools: &mut Vec<Value>, rendered: &mut Vec<Value>) {
-    if !from_tools.is_empty() {
-        let mut content = vec![json!({"type": "text", "text": "The images of the tool results above:"})];
-        content.append(from_tools);
-        rendered.push(json!({"role": "user", "content": content}));
-    }
+pub(super) fn is_openrouter(setup: &Setup) -> bool {
+    setup.endpoint.provider.prefix == "openrouter"
+        || setup.endpoint.url.host_str().is_some_and(|host| host == "openrouter.ai" || host.ends_with(".openrouter.ai"))
 }
 
-/// Text parts in one string: every server takes it, while lists are refused by some.
-fn text(content: &[Content]) -> String {
-    content.iter().filter_map(Content::as_text).collect::<Vec<_>>().join("\n")
+fn image(url: &str) -> Value {
+    json!({"type": "image_url", "image_url": {"url": url}})
 }
 
-fn images(part: &Content) -> Vec<Value> {
-    match part {
-        Content::Image { image_urls, .. } => {
-            image_urls.iter().map(|url| json!({"type": "image_url", "image_url": {"url": url}})).collect()
-        }
-        Content::Text { .. } => Vec::new(),
-    }
-}
-
-fn call(call: &ToolCall) -> Value {
-    // A history with arguments that are no JSON is refused by some providers for ever after.
-    let valid = serde_json::from_str::<serde::de::IgnoredAny>(&call.arguments).is_ok();
-    let arguments = if valid { call.arguments.as_str() } else { "{}" };
-    json!({"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}})
+fn call(call: &Call<'_>) -> Value {
+    json!({"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments()}})
 }
 
 fn tool(tool: &OfferedTool) -> Value {
@@ -166,23 +193,12 @@ fn tool(tool: &OfferedTool) -> Value {
     })
 }
 
-/// A long text loses its middle: the beginning tells what it is and the end how it went (F1-LLM-13).
-fn shortened(text: &str, limit: usize) -> String {
-    if text.len() <= limit || text.chars().count() <= limit {
-        return text.to_owned();
-    }
-    let count = text.chars().count();
-    let (head, tail) = (limit - limit / 2, limit / 2);
-    let at = |character: usize| text.char_indices().nth(character).map_or(text.len(), |(at, _)| at);
-    let (first, last) = (text.get(..at(head)).unwrap_or_default(), text.get(at(count - tail)..).unwrap_or_default());
-    format!("{first}\n[{} characters left out]\n{last}", count - head - tail)
-}
-
 #[cfg(test)]
 mod tests {
-    use openhands_protocol::secret::SecretText;
+    use openhands_protocol::{LlmConfig, Role, ToolCall, secret::SecretText};
 
     use super::*;
+    use crate::{models::Abilities, providers::Endpoint};
 
     fn rendered(change: impl FnOnce(&mut LlmConfig), request: &LlmRequest, streamed: bool) -> Value {
         let mut config = LlmConfig {
@@ -193,13 +209,15 @@ mod tests {
         };
         change(&mut config);
         let endpoint = Endpoint::of(&config, &Default::default()).unwrap();
-        let rendering = Rendering {
-            config: &config,
-            endpoint: &endpoint,
-            abilities: Abilities::of(&config),
+        let abilities = Abilities::of(&config);
+        let attempt = Attempt {
             temperature: config.temperature,
+            caching: config.caching_prompt && abilities.cache_marks,
+            reasoning: true,
+            streamed,
         };
-        serde_json::from_slice(&rendering.body(request, streamed).unwrap()).unwrap()
+        let setup = Setup { config, endpoint, abilities, stop: vec!["END".to_owned()] };
+        Rendering { setup: &setup, attempt }.members(request).into()
     }
 
     fn conversation() -> LlmRequest {
@@ -246,6 +264,7 @@ mod tests {
             body,
             json!({
                 "model": "m",
+                "stop": ["END"],
                 "messages": [
                     {"role": "system", "content": "static\ndynamic"},
                     {"role": "user", "content": [
@@ -289,6 +308,7 @@ mod tests {
         let members = |body: Value| {
             let mut members = body.as_object().unwrap().clone();
             members.remove("messages");
+            members.remove("stop");
             Value::from(members)
         };
         let none = LlmRequest::default();
@@ -308,12 +328,5 @@ mod tests {
             config.litellm_extra_body = json!({"seed": 8, "stream": true, "user": "u"}).as_object().unwrap().clone();
         };
         assert_eq!(members(rendered(extra, &none, false)), json!({"model": "m", "seed": 8, "user": "u"}));
-    }
-
-    #[test]
-    fn long_results_lose_their_middle() {
-        assert_eq!(shortened("äbcdef", 6), "äbcdef");
-        assert_eq!(shortened("äbcdefgü", 4), "äb\n[4 characters left out]\ngü");
-        assert_eq!(shortened("abc", 0), "\n[3 characters left out]\n");
     }
 }

@@ -1,43 +1,44 @@
 //! An answer being put together, from one document or from the pieces of a stream; both ways give the same.
 
-use openhands_protocol::{LlmConfig, Message, Role, ToolCall, metrics::TokenUsage};
-use serde_json::Value;
-use uuid::Uuid;
+use serde_json::{Map, Value, json};
 
-use super::Pieces;
-use crate::{Delta, LlmResponse};
-
-/// More calls than this in one answer are a model gone wrong.
-const CALLS_LIMIT: usize = 256;
+use crate::{
+    adapter::{Pieces, Reading, count, string},
+    answer::{Answer, AnsweredCall, CALLS_LIMIT, Tokens},
+};
 
 /// What is there of an answer.
 #[derive(Debug, Default)]
-pub(super) struct Assembly {
+pub(crate) struct Assembly {
     id: Option<String>,
     text: String,
     reasoning: String,
-    calls: Vec<Call>,
+    /// Claude's, as LiteLLM passes them on.
+    thinking: Vec<Value>,
+    /// OpenRouter's.
+    details: Vec<Map<String, Value>>,
+    pub(super) calls: Vec<Call>,
     finish_reason: Option<String>,
     usage: Option<Value>,
 }
 
 #[derive(Debug, Default)]
-struct Call {
+pub(super) struct Call {
     /// The provider's number for it in this stream.
-    index: Option<u64>,
-    id: Option<String>,
-    name: String,
-    arguments: String,
+    pub(super) index: Option<u64>,
+    pub(super) id: Option<String>,
+    pub(super) name: String,
+    pub(super) arguments: String,
 }
 
-impl Assembly {
-    /// A whole answer; `None` when it has no choices.
-    pub(super) fn of_document(document: &Value) -> Option<Self> {
+impl Reading for Assembly {
+    fn of_document(document: &Value) -> Option<Self> {
         let choice = document.get("choices")?.get(0)?;
         let message = choice.get("message").filter(|message| message.is_object())?;
         let mut assembly = Self::default();
         assembly.note(document, choice);
         assembly.reasoning = reasoning(message);
+        assembly.take_signed(message);
         assembly.text = text(message.get("content"));
         if assembly.text.is_empty() {
             assembly.text = text(message.get("refusal"));
@@ -54,67 +55,56 @@ impl Assembly {
         Some(assembly)
     }
 
-    /// Takes one event of a stream and hands its pieces out.
-    pub(super) fn take(&mut self, event: &Value, pieces: &mut Pieces<'_>) {
+    fn take(&mut self, event: &Value, pieces: &mut Pieces<'_>) {
         let choice = event.get("choices").and_then(|choices| choices.get(0)).unwrap_or(&Value::Null);
         self.note(event, choice);
         // Some servers send the last event in the form of a whole answer.
         let delta = choice.get("delta").or_else(|| choice.get("message")).unwrap_or(&Value::Null);
         let thought = reasoning(delta);
-        if !thought.is_empty() {
-            self.reasoning.push_str(&thought);
-            pieces.give(Delta::Reasoning(thought));
-        }
+        self.reasoning.push_str(&thought);
+        pieces.reasoning(&thought);
+        self.take_signed(delta);
         for member in ["content", "refusal"] {
             let said = text(delta.get(member));
-            if !said.is_empty() {
-                self.text.push_str(&said);
-                pieces.give(Delta::Text(said));
-            }
+            self.text.push_str(&said);
+            pieces.text(&said);
         }
         for call in delta.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
             self.take_call(call, pieces);
         }
     }
 
-    fn take_call(&mut self, piece: &Value, pieces: &mut Pieces<'_>) {
-        let function = piece.get("function");
-        let id = string(piece.get("id"));
-        let name = function.and_then(|function| string(function.get("name")));
-        let position = self.position(piece.get("index").and_then(Value::as_u64), id.as_deref(), name.is_some());
-        let Some(call) = position.and_then(|position| self.calls.get_mut(position)) else { return };
-        if call.id.is_none() {
-            call.id = id;
-        }
-        // The name comes once, or again with every piece.
-        let new_name = name.filter(|_| call.name.is_empty());
-        call.name.push_str(new_name.as_deref().unwrap_or_default());
-        let more = function.map(|function| arguments(function.get("arguments"))).unwrap_or_default();
-        call.arguments.push_str(&more);
-        if let Some(index) = position.filter(|_| new_name.is_some() || !more.is_empty()) {
-            pieces.give(Delta::ToolArguments { index, name: new_name, arguments: more });
-        }
+    fn is_finished(&self) -> bool {
+        self.finish_reason.is_some()
     }
 
-    /// Which call a piece belongs to. Servers number their calls, or only give ids, or give every call the number 0 with another
-    /// id, or send calls whole without either.
-    fn position(&mut self, index: Option<u64>, id: Option<&str>, named: bool) -> Option<usize> {
-        let by_id = id.and_then(|id| self.calls.iter().position(|call| call.id.as_deref() == Some(id)));
-        let known = by_id.or_else(|| match index {
-            Some(_) => self.calls.iter().rposition(|call| call.index == index && (id.is_none() || call.id.is_none())),
-            None if id.is_none() && !named => self.calls.len().checked_sub(1),
-            None => None,
-        });
-        if known.is_some() {
-            return known;
-        }
-        if self.calls.len() >= CALLS_LIMIT {
-            return None;
-        }
-        self.calls.push(Call { index, ..Call::default() });
-        Some(self.calls.len() - 1)
+    fn is_empty(&self) -> bool {
+        self.text.is_empty() && self.reasoning.is_empty() && self.calls.is_empty()
     }
 
+    fn finish(self) -> Answer {
+        let usage = self.usage.unwrap_or_default();
+        let mut thinking_blocks = self.thinking;
+        // Kept whole, to be sent back as it is; the rest makes it a thinking block for readers of the history.
+        thinking_blocks.extend(self.details.into_iter().map(|detail| {
+            let shown = string(detail.get("text")).or_else(|| string(detail.get("summary"))).unwrap_or_default();
+            json!({"type": "thinking", "thinking": shown, "signature": null, "openrouter": detail})
+        }));
+        Answer {
+            id: self.id,
+            text: self.text,
+            reasoning: self.reasoning,
+            thinking_blocks,
+            reasoning_item: None,
+            calls: self.calls.into_iter().map(Call::finish).collect(),
+            finish_reason: self.finish_reason,
+            tokens: tokens(&usage),
+            cost: usage.get("cost").and_then(Value::as_f64),
+        }
+    }
+}
+
+impl Assembly {
     fn note(&mut self, document: &Value, choice: &Value) {
         if self.id.is_none() {
             self.id = string(document.get("id"));
@@ -128,91 +118,97 @@ impl Assembly {
         }
     }
 
-    /// Whether the provider said that the answer is over.
-    pub(super) fn is_finished(&self) -> bool {
-        self.finish_reason.is_some()
-    }
-
-    /// Whether nothing of an answer came.
-    pub(super) fn is_empty(&self) -> bool {
-        self.text.is_empty() && self.reasoning.is_empty() && self.calls.is_empty()
-    }
-
-    /// Hands a whole answer out as if it had been streamed.
-    pub(super) fn hand_out(&self, pieces: &mut Pieces<'_>) {
-        if !self.reasoning.is_empty() {
-            pieces.give(Delta::Reasoning(self.reasoning.clone()));
+    /// Reasoning that carries signatures; in a stream its texts come in pieces.
+    fn take_signed(&mut self, message: &Value) {
+        for block in message.get("thinking_blocks").and_then(Value::as_array).into_iter().flatten() {
+            self.take_block(block);
         }
-        if !self.text.is_empty() {
-            pieces.give(Delta::Text(self.text.clone()));
-        }
-        for (index, call) in self.calls.iter().enumerate() {
-            pieces.give(Delta::ToolArguments {
-                index,
-                name: Some(call.name.clone()),
-                arguments: call.arguments.clone(),
-            });
+        for detail in message.get("reasoning_details").and_then(Value::as_array).into_iter().flatten() {
+            self.take_detail(detail);
         }
     }
 
-    /// The neutral answer; `cost` is what the provider reported.
-    pub(super) fn finish(self, config: &LlmConfig) -> LlmResponse {
-        let id = self.id.unwrap_or_else(|| format!("chatcmpl-{}", Uuid::new_v4().simple()));
-        let calls: Vec<ToolCall> =
-            self.calls.into_iter().filter(|call| !call.name.is_empty()).map(Call::finish).collect();
-        let content =
-            if self.text.is_empty() { Vec::new() } else { vec![openhands_protocol::Content::text(self.text)] };
-        let message = Message {
-            tool_calls: (!calls.is_empty()).then_some(calls),
-            reasoning_content: (!self.reasoning.is_empty()).then_some(self.reasoning),
-            ..Message::new(Role::Assistant, content)
+    fn take_block(&mut self, block: &Value) {
+        if block.get("type").and_then(Value::as_str) == Some("redacted_thinking") {
+            if let Some(data) = string(block.get("data")) {
+                self.thinking.push(json!({"type": "redacted_thinking", "data": data}));
+            }
+            return;
+        }
+        let (more, signature) = (text(block.get("thinking")), string(block.get("signature")));
+        // A block ends with its signature.
+        let is_open = |block: &Value| block.get("signature").is_some_and(Value::is_null);
+        if !self.thinking.last().is_some_and(is_open) {
+            if more.is_empty() && signature.is_none() {
+                return;
+            }
+            self.thinking.push(json!({"type": "thinking", "thinking": "", "signature": null}));
+        }
+        if let Some(Value::Object(open)) = self.thinking.last_mut() {
+            append(open, "thinking", &more);
+            if let Some(signature) = signature {
+                open.insert("signature".to_owned(), signature.into());
+            }
+        }
+    }
+
+    fn take_detail(&mut self, detail: &Value) {
+        let Some(detail) = detail.as_object() else { return };
+        let same = |known: &&mut Map<String, Value>| {
+            detail.get("index").is_some_and(|index| known.get("index") == Some(index))
+                && known.get("type") == detail.get("type")
         };
-        let usage = self.usage.unwrap_or_default();
-        LlmResponse {
-            usage: tokens(&usage, config, &id),
-            cost: usage.get("cost").and_then(Value::as_f64).unwrap_or(0.0),
-            id,
-            message,
-            finish_reason: self.finish_reason,
+        let Some(known) = self.details.iter_mut().find(same) else {
+            if self.details.len() < CALLS_LIMIT {
+                self.details.push(detail.clone());
+            }
+            return;
+        };
+        for (name, value) in detail {
+            match value.as_str() {
+                Some(more) if ["text", "summary", "data"].contains(&name.as_str()) => append(known, name, more),
+                _ if value.is_null() => {}
+                _ => {
+                    known.insert(name.clone(), value.clone());
+                }
+            }
+        }
+    }
+}
+
+fn append(object: &mut Map<String, Value>, name: &str, more: &str) {
+    match object.get_mut(name) {
+        Some(Value::String(text)) => text.push_str(more),
+        _ => {
+            object.insert(name.to_owned(), more.into());
         }
     }
 }
 
 impl Call {
-    fn finish(self) -> ToolCall {
-        ToolCall {
-            id: self.id.unwrap_or_else(|| format!("call_{}", Uuid::new_v4().simple())),
-            responses_item_id: None,
-            name: self.name,
-            // A tool without parameters is called with nothing by some models.
-            arguments: if self.arguments.trim().is_empty() { "{}".to_owned() } else { self.arguments },
-            origin: Default::default(),
-        }
+    fn finish(self) -> AnsweredCall {
+        AnsweredCall { id: self.id, name: self.name, arguments: self.arguments, ..AnsweredCall::default() }
     }
 }
 
-fn tokens(usage: &Value, config: &LlmConfig, id: &str) -> TokenUsage {
-    let count = |pointers: &[&str]| pointers.iter().find_map(|pointer| usage.pointer(pointer)?.as_u64()).unwrap_or(0);
-    let (prompt, completion) = (count(&["/prompt_tokens"]), count(&["/completion_tokens"]));
-    TokenUsage {
-        model: config.model.clone(),
-        prompt_tokens: prompt,
-        completion_tokens: completion,
-        cache_read_tokens: count(&[
-            "/prompt_tokens_details/cached_tokens",
-            "/prompt_cache_hit_tokens",
-            "/cache_read_input_tokens",
-        ]),
-        cache_write_tokens: count(&["/prompt_tokens_details/cache_write_tokens", "/cache_creation_input_tokens"]),
-        reasoning_tokens: count(&["/completion_tokens_details/reasoning_tokens", "/reasoning_tokens"]),
-        context_window: config.max_input_tokens.unwrap_or(0),
-        per_turn_token: prompt.saturating_add(completion),
-        response_id: id.to_owned(),
+fn tokens(usage: &Value) -> Tokens {
+    Tokens {
+        prompt: count(usage, &["/prompt_tokens"]),
+        completion: count(usage, &["/completion_tokens"]),
+        cache_read: count(
+            usage,
+            &["/prompt_tokens_details/cached_tokens", "/prompt_cache_hit_tokens", "/cache_read_input_tokens"],
+        ),
+        cache_write: count(
+            usage,
+            &[
+                "/prompt_tokens_details/cache_write_tokens",
+                "/prompt_tokens_details/cache_creation_tokens",
+                "/cache_creation_input_tokens",
+            ],
+        ),
+        reasoning: count(usage, &["/completion_tokens_details/reasoning_tokens", "/reasoning_tokens"]),
     }
-}
-
-fn string(value: Option<&Value>) -> Option<String> {
-    value.and_then(Value::as_str).filter(|text| !text.is_empty()).map(ToOwned::to_owned)
 }
 
 /// A string, or the texts of a list of parts.
@@ -233,7 +229,7 @@ fn reasoning(message: &Value) -> String {
 }
 
 /// The argument string; some servers send the object itself.
-fn arguments(value: Option<&Value>) -> String {
+pub(super) fn arguments(value: Option<&Value>) -> String {
     match value {
         Some(Value::String(text)) => text.clone(),
         Some(object @ Value::Object(_)) => object.to_string(),

@@ -1,101 +1,49 @@
-//! A streamed answer: server-sent events until the provider says it is done.
+//! Tool calls out of a stream: which call a piece belongs to, in every numbering that servers use.
 
-use std::time::Duration;
-
-use bytes::Bytes;
-use futures::{StreamExt as _, stream};
-use reqwest::Response;
 use serde_json::Value;
-use sse_stream::SseByteStream;
-use tokio::time::{Instant, timeout_at};
 
-use super::{OpenAiClient, Pieces, error, response::Assembly};
-use crate::{LlmError, http::chain};
+use super::response::{Assembly, Call, arguments};
+use crate::{
+    adapter::{Pieces, string},
+    answer::CALLS_LIMIT,
+};
 
-/// What bounds a stream.
-pub(super) struct Limits {
-    /// The first event comes before this.
-    pub(super) first: Instant,
-    /// From then on none takes longer; without it each may take until `end`.
-    pub(super) idle: Option<Duration>,
-    /// Nothing is read after this.
-    pub(super) end: Instant,
-    /// Bytes on the wire.
-    pub(super) bytes: usize,
-}
-
-/// Why the bytes ended early.
-#[derive(Debug, thiserror::Error)]
-enum Broken {
-    #[error(transparent)]
-    Transport(#[from] reqwest::Error),
-    #[error("more bytes than an answer may have")]
-    TooLarge,
-}
-
-/// Reads the events of an answer and hands their pieces out as they come.
-pub(super) async fn read(
-    client: &OpenAiClient,
-    answer: Response,
-    limits: Limits,
-    pieces: &mut Pieces<'_>,
-) -> Result<Assembly, LlmError> {
-    let mut left = limits.bytes;
-    let bytes = answer.bytes_stream().map(move |chunk| {
-        let chunk = chunk?;
-        left = left.checked_sub(chunk.len()).ok_or(Broken::TooLarge)?;
-        Ok::<Bytes, Broken>(chunk)
-    });
-    // A last event that was not closed by an empty line would be dropped.
-    let bytes = bytes.chain(stream::once(async { Ok(Bytes::from_static(b"\n\n")) }));
-    let mut events = std::pin::pin!(SseByteStream::new(Box::pin(bytes)));
-    let (mut assembly, mut deadline) = (Assembly::default(), limits.first);
-    loop {
-        let next = timeout_at(deadline.min(limits.end), events.next()).await;
-        let event = match next {
-            Err(_) if deadline == limits.first => {
-                return Err(LlmError::Timeout(still(client, "sent no piece of its stream in time (llm.timeout)")));
-            }
-            Err(_) => {
-                return Err(LlmError::Timeout(still(
-                    client,
-                    "stopped in the middle of its stream (llm.stream_idle_timeout)",
-                )));
-            }
-            Ok(None) => break,
-            Ok(Some(Err(broken))) => return Err(break_off(client, &broken, &assembly)),
-            Ok(Some(Ok(event))) => event,
+impl Assembly {
+    pub(super) fn take_call(&mut self, piece: &Value, pieces: &mut Pieces<'_>) {
+        let function = piece.get("function");
+        let id = string(piece.get("id"));
+        let name = function.and_then(|function| string(function.get("name")));
+        let position = self.position(piece.get("index").and_then(Value::as_u64), id.as_deref(), name.is_some());
+        let Some((index, call)) = position.and_then(|position| Some((position, self.calls.get_mut(position)?))) else {
+            return;
         };
-        deadline = limits.idle.map_or(limits.end, |idle| Instant::now() + idle);
-        let Some(data) = event.data.as_deref().map(str::trim).filter(|data| !data.is_empty()) else { continue };
-        if data == "[DONE]" {
-            return if assembly.is_empty() && !assembly.is_finished() {
-                Err(client.no_response("its stream was empty"))
-            } else {
-                Ok(assembly)
-            };
+        if call.id.is_none() {
+            call.id = id;
         }
-        let event: Value = serde_json::from_str(data)
-            .map_err(|error| client.no_response(&format!("a piece of its stream is no JSON: {error}")))?;
-        if let Some(reported) = error::in_document(&event) {
-            return Err(client.reported(reported));
+        // The name comes once, or again with every piece.
+        let new_name = name.filter(|_| call.name.is_empty());
+        call.name.push_str(new_name.as_deref().unwrap_or_default());
+        let more = function.map(|function| arguments(function.get("arguments"))).unwrap_or_default();
+        call.arguments.push_str(&more);
+        pieces.arguments(index, new_name.as_deref(), &more);
+    }
+
+    /// Servers number their calls, or only give ids, or give every call the number 0 with another id, or send calls whole without
+    /// either.
+    fn position(&mut self, index: Option<u64>, id: Option<&str>, named: bool) -> Option<usize> {
+        let by_id = id.and_then(|id| self.calls.iter().position(|call| call.id.as_deref() == Some(id)));
+        let known = by_id.or_else(|| match index {
+            Some(_) => self.calls.iter().rposition(|call| call.index == index && (id.is_none() || call.id.is_none())),
+            None if id.is_none() && !named => self.calls.len().checked_sub(1),
+            None => None,
+        });
+        if known.is_some() {
+            return known;
         }
-        assembly.take(&event, pieces);
+        if self.calls.len() >= CALLS_LIMIT {
+            return None;
+        }
+        self.calls.push(Call { index, ..Call::default() });
+        Some(self.calls.len() - 1)
     }
-    // Not every server ends with a mark, but each says why it stopped.
-    if assembly.is_finished() { Ok(assembly) } else { Err(client.no_response("its stream ended too early")) }
-}
-
-fn still(client: &OpenAiClient, what: &str) -> String {
-    format!("{} at {} {what}", client.config.model, client.host())
-}
-
-fn break_off(client: &OpenAiClient, broken: &sse_stream::Error, assembly: &Assembly) -> LlmError {
-    if let sse_stream::Error::Body(cause) = broken
-        && matches!(cause.downcast_ref::<Broken>(), Some(Broken::TooLarge))
-    {
-        return client.too_large();
-    }
-    let beginning = if assembly.is_empty() { "before its first piece" } else { "in the middle" };
-    client.no_response(&format!("its stream broke {beginning}: {}", chain(broken)))
 }

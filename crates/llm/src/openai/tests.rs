@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use openhands_protocol::{Content, Message, Role, ToolCall, metrics::TokenUsage};
+use openhands_protocol::{Content, LlmConfig, Message, Role, ToolCall, metrics::TokenUsage};
 use openhands_testkit::{ScriptedModel, Turn, llm_config};
-use serde_json::json;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
-use super::*;
-use crate::client_for;
+use crate::{Delta, DeltaSink, LlmError, LlmRequest, LlmResponse, client_for};
 
 fn request() -> LlmRequest {
     LlmRequest { messages: vec![Message::new(Role::User, vec![Content::text("hi")])], tools: Vec::new() }
@@ -313,8 +313,7 @@ async fn answers_and_settings_are_bounded() {
         change(&mut config);
         client_for(&config, &Default::default()).err().unwrap().to_string()
     };
-    assert!(refused(|config| config.native_tool_calling = false).contains("llm.native_tool_calling"));
-    assert!(refused(|config| config.api_mode = "responses".to_owned()).contains("llm.api_mode"));
+    assert!(refused(|config| config.api_mode = "fast".to_owned()).contains("llm.api_mode"));
     assert!(
         refused(|config| config.extra_headers = json!({"a b": "c"}).as_object().cloned()).contains("llm.extra_headers")
     );
@@ -335,4 +334,32 @@ async fn costs_and_headers_come_from_where_they_are_set() {
         |config: &mut LlmConfig| (config.input_cost_per_token, config.output_cost_per_token) = (Some(0.01), Some(0.1));
     assert!((ask(&model, priced).await.unwrap().cost - 2.0).abs() < 1e-9);
     assert_eq!(model.requests()[0].headers["x-team"], "blue");
+}
+
+#[tokio::test]
+async fn openrouter_gets_its_reasoning_details_back() {
+    let detail = |text: &str, signature: Value| json!({"type": "reasoning.text", "text": text, "signature": signature, "format": "anthropic-claude-v1", "index": 0});
+    let call = json!({"index": 0, "id": "a", "function": {"name": "t", "arguments": "{}"}});
+    let deltas = [
+        json!({"reasoning": "th", "reasoning_details": [detail("th", Value::Null)]}),
+        json!({"reasoning": "ink", "reasoning_details": [detail("ink", Value::Null)]}),
+        json!({"reasoning_details": [detail("", json!("sig"))], "tool_calls": [call]}),
+    ];
+    let model = ScriptedModel::start([streamed(&deltas), Turn::text("done")]).await;
+    let set = |config: &mut LlmConfig| config.model = "openrouter/anthropic/claude-sonnet-4.5".to_owned();
+    let message = ask_streamed(&model, set).await.0.unwrap().message;
+    assert_eq!(message.reasoning_content.as_deref(), Some("think"));
+    let mut config = llm_config(&model);
+    set(&mut config);
+    let mut again = request();
+    again.messages.push(message);
+    let client = client_for(&config, &Default::default()).unwrap();
+    client.complete(&again, None, &CancellationToken::new()).await.unwrap();
+    let seen = &model.requests()[1];
+    assert_eq!(seen.body["messages"][1]["reasoning_details"], json!([detail("think", json!("sig"))]));
+    assert_eq!((&seen.body["reasoning"], &seen.body["usage"]), (&json!({"effort": "high"}), &json!({"include": true})));
+    // The mark stands in the part; the last message is the tool's.
+    let marked = json!([{"type": "text", "text": "No result of this call is known: the run was cut off.",
+        "cache_control": {"type": "ephemeral"}}]);
+    assert_eq!(seen.body["messages"][2]["content"], marked);
 }

@@ -1,0 +1,262 @@
+//! One call over HTTP for every adapter: attempts and their waits, bounds in time and size, the caller's cancellation.
+//!
+//! One attempt is one POST. Dropping or cancelling the call drops the connection with it.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use reqwest::{
+    Client, Response,
+    header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
+};
+use serde_json::Value;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    DeltaSink, LlmClient, LlmError, LlmRequest, LlmResponse,
+    adapter::{Adapter, Attempt, Pieces, Reading, Setup},
+    answer::Answer,
+    failure,
+    frames::{self, Limits},
+    http::chain,
+    retry::Retry,
+};
+
+/// The largest answer that is read, whole or streamed, bytes on the wire.
+const ANSWER_LIMIT: usize = 32 * 1024 * 1024;
+/// Of an error's body this much is read.
+const ERROR_LIMIT: usize = 64 * 1024;
+/// No attempt lasts longer, whatever the configuration says.
+const CEILING: Duration = Duration::from_secs(3600);
+
+/// A model behind a provider's interface.
+pub(crate) struct Caller<A> {
+    adapter: A,
+    headers: HeaderMap,
+    retry: Retry,
+    http: Client,
+}
+
+impl<A: Adapter> Caller<A> {
+    pub(crate) fn new(adapter: A, http: Client) -> Result<Self, LlmError> {
+        let mut headers = adapter.headers()?;
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        add_extra_headers(&mut headers, adapter.setup())?;
+        let retry = Retry::of(&adapter.setup().config);
+        Ok(Self { adapter, headers, retry, http })
+    }
+
+    fn setup(&self) -> &Setup {
+        self.adapter.setup()
+    }
+
+    async fn with_retries(&self, request: &LlmRequest, mut pieces: Pieces<'_>) -> Result<LlmResponse, LlmError> {
+        let (config, abilities) = (&self.setup().config, &self.setup().abilities);
+        let mut plan = Attempt {
+            temperature: config.temperature,
+            caching: config.caching_prompt && abilities.cache_marks,
+            reasoning: true,
+            streamed: pieces.sink.is_some(),
+        };
+        let mut number = 1;
+        loop {
+            let error = match self.attempt(request, plan, &mut pieces).await {
+                Ok(response) => return Ok(response),
+                Err(error) => error,
+            };
+            // A refusal of the marks alone costs no attempt.
+            if plan.caching && failure::is_cache_too_small(&error) {
+                plan.caching = false;
+                continue;
+            }
+            // Another provider's or account's reasoning cannot be proven here; the conversation goes on without it.
+            if plan.reasoning && failure::is_foreign_reasoning(&error) {
+                tracing::warn!(model = config.model, %error, "earlier reasoning was refused and is left out");
+                plan.reasoning = false;
+                continue;
+            }
+            let Some(wait) = self.retry.wait_after(number, &error) else { return Err(error) };
+            tracing::warn!(model = config.model, attempt = number, code = error.code(), %error, ?wait, "model call failed, trying again");
+            pieces.restart();
+            // The same request with the same sampling would give the same nothing (F1-LLM-09).
+            if matches!(error, LlmError::NoResponse(_)) && plan.temperature == Some(0.0) {
+                plan.temperature = Some(1.0);
+            }
+            tokio::time::sleep(wait).await;
+            number += 1;
+        }
+    }
+
+    async fn attempt(
+        &self,
+        request: &LlmRequest,
+        plan: Attempt,
+        pieces: &mut Pieces<'_>,
+    ) -> Result<LlmResponse, LlmError> {
+        let body = serde_json::to_vec(&self.adapter.body(request, plan)?)
+            .map_err(|error| LlmError::BadRequest(format!("the request cannot be written as JSON: {error}")))?;
+        let url = self.adapter.url(plan.streamed);
+        let mut headers = self.headers.clone();
+        self.adapter.sign(&url, &mut headers, &body)?;
+        let limit = self.setup().config.timeout.map_or(CEILING, Duration::from_secs).min(CEILING);
+        let deadline = Instant::now() + limit;
+        let sent = self.http.post(url).headers(headers).body(body).send();
+        let late = || self.late(limit);
+        let answer = timeout_at(deadline, sent).await.map_err(|_| late())?.map_err(|error| self.transport(&error))?;
+        if !answer.status().is_success() {
+            return Err(timeout_at(deadline, self.refused(answer)).await.unwrap_or_else(|_| late()));
+        }
+        let reported =
+            answer.headers().get("x-litellm-response-cost").and_then(|cost| cost.to_str().ok()?.parse().ok());
+        // Some servers ignore the wish for a stream and answer whole.
+        let answer = if plan.streamed && !is_json(&answer) {
+            let limits =
+                Limits { first: deadline, idle: self.idle(), end: Instant::now() + CEILING, bytes: ANSWER_LIMIT };
+            frames::read(self, answer, limits, pieces).await?.finish()
+        } else {
+            let bytes = timeout_at(deadline, self.whole(answer)).await.map_err(|_| late())??;
+            let answer = self.parse(&bytes)?;
+            answer.hand_out(pieces);
+            answer
+        };
+        Ok(answer.into_response(self.setup(), reported))
+    }
+
+    fn parse(&self, bytes: &[u8]) -> Result<Answer, LlmError> {
+        let document: Value = serde_json::from_slice(bytes)
+            .map_err(|error| self.no_response(&format!("its answer is no JSON: {error}")))?;
+        self.check(&document)?;
+        let reading =
+            A::Reading::of_document(&document).ok_or_else(|| self.no_response("its answer has nothing in it"))?;
+        Ok(reading.finish())
+    }
+
+    /// Fails for an error in a document or an event.
+    pub(crate) fn check(&self, document: &Value) -> Result<(), LlmError> {
+        let Some(reported) = self.adapter.reported(document) else { return Ok(()) };
+        let text = self.told(&reported.message, reported.status);
+        Err(failure::classify(reported.status.unwrap_or(500), &reported.raw, text, None))
+    }
+
+    async fn whole(&self, mut answer: Response) -> Result<Vec<u8>, LlmError> {
+        let mut bytes = Vec::new();
+        while let Some(chunk) = answer.chunk().await.map_err(|error| self.transport(&error))? {
+            if bytes.len() + chunk.len() > ANSWER_LIMIT {
+                return Err(self.too_large());
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        Ok(bytes)
+    }
+
+    async fn refused(&self, mut answer: Response) -> LlmError {
+        let (status, retry_after) =
+            (answer.status().as_u16(), failure::retry_after(answer.headers(), jiff::Timestamp::now()));
+        let location = answer.headers().get("location").and_then(|to| to.to_str().ok()).map(ToOwned::to_owned);
+        let mut body = Vec::new();
+        while body.len() < ERROR_LIMIT
+            && let Ok(Some(chunk)) = answer.chunk().await
+        {
+            body.extend_from_slice(&chunk);
+        }
+        body.truncate(ERROR_LIMIT);
+        let text = match location {
+            Some(to) if (300..400).contains(&status) => format!("redirects are not followed, set llm.base_url to {to}"),
+            _ => failure::message(&body),
+        };
+        let raw = String::from_utf8_lossy(&body);
+        let retry_after = retry_after.or_else(|| failure::retry_delay(&raw));
+        failure::classify(status, &raw, self.told(&text, Some(status)), retry_after)
+    }
+
+    /// The provider's text with its source; keys are taken out, which some providers repeat.
+    fn told(&self, text: &str, status: Option<u16>) -> String {
+        let setup = self.setup();
+        let keys = [&setup.endpoint.key, &setup.config.aws_secret_access_key, &setup.config.aws_session_token];
+        // A placeholder such as "x" is no secret, and would leave no text.
+        let keys = keys.into_iter().flatten().map(|key| key.expose().trim()).filter(|key| key.len() >= 6);
+        let text = keys.fold(text.to_owned(), |text, key| text.replace(key, openhands_protocol::secret::MASK));
+        let status = status.map(|status| format!(", HTTP {status}")).unwrap_or_default();
+        format!("{text} (from {}{status})", setup.config.model)
+    }
+
+    fn transport(&self, error: &reqwest::Error) -> LlmError {
+        let text = format!("{} ({} at {})", chain(error), self.setup().config.model, self.host());
+        if error.is_timeout() { LlmError::Timeout(text) } else { LlmError::ServiceUnavailable(text) }
+    }
+
+    fn late(&self, limit: Duration) -> LlmError {
+        LlmError::Timeout(self.still(&format!("did not answer within {} s (llm.timeout)", limit.as_secs())))
+    }
+
+    /// A sentence about the model and where it is.
+    pub(crate) fn still(&self, what: &str) -> String {
+        format!("{} at {} {what}", self.setup().config.model, self.host())
+    }
+
+    pub(crate) fn no_response(&self, why: &str) -> LlmError {
+        LlmError::NoResponse(format!("no usable answer from {}: {why}", self.setup().config.model))
+    }
+
+    pub(crate) fn too_large(&self) -> LlmError {
+        LlmError::BadRequest(format!(
+            "the answer of {} is larger than {} MiB",
+            self.setup().config.model,
+            ANSWER_LIMIT >> 20
+        ))
+    }
+
+    fn idle(&self) -> Option<Duration> {
+        let seconds =
+            self.setup().config.stream_idle_timeout.filter(|seconds| seconds.is_finite() && *seconds > 0.0)?;
+        Some(Duration::from_secs_f64(seconds.min(CEILING.as_secs_f64())))
+    }
+
+    fn host(&self) -> &str {
+        self.setup().endpoint.url.host_str().unwrap_or_default()
+    }
+}
+
+#[async_trait]
+impl<A: Adapter> LlmClient for Caller<A> {
+    async fn complete(
+        &self,
+        request: &LlmRequest,
+        deltas: Option<DeltaSink<'_>>,
+        cancel: &CancellationToken,
+    ) -> Result<LlmResponse, LlmError> {
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => Err(LlmError::Cancelled),
+            result = self.with_retries(request, Pieces { sink: deltas, given: false }) => result,
+        }
+    }
+}
+
+fn is_json(answer: &Response) -> bool {
+    let kind = answer.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    kind.is_some_and(|kind| kind.trim_start().to_ascii_lowercase().starts_with("application/json"))
+}
+
+/// A header with a key in it; `setting` is named when no header can carry it.
+pub(crate) fn secret_header(value: &str, setting: &str) -> Result<HeaderValue, LlmError> {
+    let mut value = HeaderValue::from_str(value)
+        .map_err(|_| LlmError::Authentication(format!("{setting} has characters that no header can carry")))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+fn add_extra_headers(headers: &mut HeaderMap, setup: &Setup) -> Result<(), LlmError> {
+    for (name, value) in setup.config.extra_headers.iter().flatten() {
+        let wrong = || {
+            LlmError::BadRequest(format!("llm.extra_headers: {name:?} is no header, or its value is no header text"))
+        };
+        let text = value.as_str().ok_or_else(wrong)?;
+        let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
+        let mut value = HeaderValue::from_str(text).map_err(|_| wrong())?;
+        value.set_sensitive(true);
+        headers.insert(header, value);
+    }
+    Ok(())
+}
