@@ -77,9 +77,6 @@ impl FromStr for ExecutionStatus {
     type Err = UnknownStatus;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::ALL
-            .into_iter()
-            .find(|status| status.as_str() == text)
-            .ok_or_else(|| UnknownStatus(text.to_owned()))
+        Self::ALL.into_iter().find(|status| status.as_str() == text).ok_or_else(|| UnknownStatus(text.to_owned()))
     }
 }
