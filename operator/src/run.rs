@@ -60,7 +60,11 @@ pub fn controller(options: Controller) -> anyhow::Result<()> {
 }
 
 fn log(options: &Controller) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(&options.log_filter).context("--log-filter")?;
+    let mut filter = EnvFilter::try_new(&options.log_filter).context("--log-filter")?;
+    // The client logs each failure by itself; it is logged where it is handled.
+    if !options.log_filter.contains("kube_client") {
+        filter = filter.add_directive("kube_client=off".parse()?);
+    }
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match options.log_format {
         LogFormat::Json => lines.json().flatten_event(true).init(),

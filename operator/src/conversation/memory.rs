@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use tokio::time::Instant;
@@ -27,6 +28,9 @@ pub(crate) struct Remembered {
     /// Unclear answers in a row, and since when.
     pub(crate) unclear: u32,
     pub(crate) unclear_since: Option<Instant>,
+    /// Pods in a row that were given up before they were bound, and until when no other is taken.
+    pub(crate) rejected: u32,
+    pub(crate) rested_until: Option<Instant>,
     /// The last poll, and polls in a row that failed.
     pub(crate) polled: Option<Instant>,
     pub(crate) poll_failures: u32,
@@ -61,5 +65,17 @@ impl Memory {
             keep
         });
         gone
+    }
+}
+
+impl Remembered {
+    /// A pod was given up: the first time another is taken at once, then after 2 s, 4 s, ... 5 minutes.
+    pub(crate) fn reject(&mut self) {
+        self.rejected = self.rejected.saturating_add(1);
+        if self.rejected > 1 {
+            let pause =
+                Duration::from_secs(1_u64 << self.rejected.min(9).saturating_sub(1)).min(Duration::from_secs(300));
+            self.rested_until = Some(Instant::now() + pause);
+        }
     }
 }

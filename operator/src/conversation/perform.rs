@@ -88,6 +88,7 @@ impl Run<'_> {
                 if let Some(view) = view {
                     self.view = view;
                     self.claiming = None;
+                    self.remembered.rejected = 0;
                     if first {
                         self.told_ready(&pod);
                     }

@@ -11,7 +11,7 @@ use super::{
     memory::Remembered,
     patch::{self, NotWritten},
     session::SessionKeys,
-    status::News,
+    status::{News, READY},
 };
 use crate::{
     context::{ClaimGuard, Context},
@@ -99,6 +99,7 @@ impl Run<'_> {
                 }
                 Intent::Rest(Rest::Deleting | Rest::Lost) => return Again::Never,
                 Intent::Wait(wait) => return self.wait(wait).await,
+                Intent::Pick | Intent::Create if self.rest().is_some() => return self.rejected().await,
                 intent => match self.step(&intent).await {
                     Ok(()) => {}
                     Err(Stop::Again(again)) => return again,
@@ -126,6 +127,9 @@ impl Run<'_> {
             {
                 self.cx.metrics.stage("total", warm, seen.elapsed().as_secs_f64());
             }
+        }
+        if matches!(answer, Answer::WrongProof | Answer::Foreign) && !bound {
+            self.remembered.reject();
         }
         match (intent, answer) {
             (Intent::Pick, Answer::Nothing) => self.tried.no_member = true,
@@ -183,6 +187,25 @@ impl Run<'_> {
         match pods.iter().find_map(|pod| pod.trouble.as_ref()) {
             Some(trouble) => format!("the pod does not start: {}: {}", trouble.reason, trouble.message),
             None => "the pod is starting".to_owned(),
+        }
+    }
+
+    /// How long no other pod is taken.
+    fn rest(&self) -> Option<Duration> {
+        let left = self.remembered.rested_until?.saturating_duration_since(Instant::now());
+        (!left.is_zero()).then_some(left)
+    }
+
+    /// Several pods in a row were not what they should be. Taking one after the other would only use the pool up.
+    async fn rejected(&mut self) -> Again {
+        let message =
+            "the servers of several pods did not prove to be ours: see whether the image has a current agent-server";
+        if self.view.condition(READY).is_none_or(|ready| ready.reason != "SandboxRejected") {
+            self.warn("SandboxRejected", message);
+        }
+        match self.write(&[News::NotReady { reason: "SandboxRejected", message: message.to_owned() }]).await {
+            Ok(()) => Again::After(self.rest().unwrap_or(Duration::from_millis(100))),
+            Err(stop) => again(stop),
         }
     }
 
