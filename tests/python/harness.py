@@ -94,13 +94,25 @@ class Server:
                 raise AssertionError(f"the server did not leave within 20 s of {how.name}") from None
 
 
+class FarModel:
+    """A scripted model that runs elsewhere: ``url`` as the server reaches it, ``door`` as this program does."""
+
+    def __init__(self, url, door):
+        self.url, self.door = url, httpx.Client(base_url=door, timeout=30)
+
+    def set_script(self, name, turns):
+        self.door.put(f"/scripts/{name}", json=turns).raise_for_status()
+
+    def requests(self, name):
+        return self.door.get(f"/scripts/{name}").json()
+
+
 class Client:
     """The SDK and plain HTTP against one server."""
 
-    def __init__(self, lab, url, key=None):
-        self.lab, self.url, self.key = lab, url, key
+    def __init__(self, lab, url, key, workdir):
+        self.lab, self.url, self.key, self.workdir = lab, url, key, workdir
         self.http = httpx.Client(base_url=url, timeout=60, headers={"X-Session-API-Key": key} if key else {})
-        self.workdir = str(lab.folder / "work")
 
     def workspace(self):
         return Workspace(host=self.url, api_key=self.key, working_dir=self.workdir)
@@ -161,13 +173,15 @@ class Client:
 
 
 class Lab:
-    """Folder, model and servers of one scenario."""
+    """Folder, model and servers of one scenario. With ``far`` (url, key, working directory) there is one server, which runs
+    elsewhere, and its model does so too."""
 
-    def __init__(self, binary, folder):
-        self.binary, self.folder = binary, folder
+    def __init__(self, binary, folder, far=None, model=None):
+        self.binary, self.folder, self.far = binary, folder, far
         self.scripts, self.servers = {}, []
-        self.model = Model()
-        threading.Thread(target=self.model.serve_forever, daemon=True).start()
+        self.model = model or Model()
+        if not model:
+            threading.Thread(target=self.model.serve_forever, daemon=True).start()
 
     def serve(self, name="server", **env):
         """Starts a server in the folder ``name``; the same name finds the same files again."""
@@ -176,14 +190,22 @@ class Lab:
         return server
 
     def client(self, server=None, key=None):
-        return Client(self, (server or self.serve()).url, key)
+        if self.far:
+            return Client(self, *self.far)
+        return Client(self, (server or self.serve()).url, key, str(self.folder / "work"))
 
 
 def play(run):
     parser = argparse.ArgumentParser()
-    parser.add_argument("binary", help="path of openhands-agent-server")
+    parser.add_argument("binary", nargs="?", help="path of openhands-agent-server")
+    parser.add_argument("--server", nargs=3, metavar=("URL", "KEY", "WORKDIR"), help="a server that runs already")
+    parser.add_argument("--model", nargs=2, metavar=("URL", "DOOR"), help="its model, as the server and as this program reach it")
+    given = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="openhands-scenario-"))
-    lab = Lab(str(Path(parser.parse_args().binary).resolve()), folder)
+    if given.server:
+        lab = Lab(None, folder, given.server, FarModel(*given.model))
+    else:
+        lab = Lab(str(Path(given.binary).resolve()), folder)
     code = 1
     try:
         run(lab)

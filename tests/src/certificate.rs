@@ -5,7 +5,11 @@ use std::{fs, path::Path, process::Command};
 use anyhow::{Context as _, Result, bail};
 
 fn openssl(folder: &Path, arguments: &[&str]) -> Result<()> {
-    let output = Command::new("openssl").current_dir(folder).args(arguments).output().context("start openssl (package openssl)")?;
+    let output = Command::new("openssl")
+        .current_dir(folder)
+        .args(arguments)
+        .output()
+        .context("start openssl (package openssl)")?;
     if !output.status.success() {
         bail!("openssl {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
     }
@@ -22,7 +26,10 @@ pub fn issue(folder: &Path, name: &str, subject: &str) -> Result<()> {
     let (key, request, certificate, extensions) = (file("key"), file("csr"), file("crt"), file("ext"));
     elliptic_key(folder, &key)?;
     openssl(folder, &["req", "-new", "-key", &key, "-subj", subject, "-out", &request])?;
-    fs::write(folder.join(&extensions), "subjectAltName=IP:127.0.0.1,DNS:localhost\nextendedKeyUsage=clientAuth,serverAuth\n")?;
+    fs::write(
+        folder.join(&extensions),
+        "subjectAltName=IP:127.0.0.1,DNS:localhost\nextendedKeyUsage=clientAuth,serverAuth\n",
+    )?;
     let authority = ["-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", &extensions];
     openssl(folder, &[&["x509", "-req", "-in", &request, "-out", &certificate], authority.as_slice()].concat())
 }
@@ -38,7 +45,10 @@ fn elliptic_key(folder: &Path, file: &str) -> Result<()> {
 /// When openssl is missing or refuses.
 pub fn write_all(folder: &Path) -> Result<()> {
     elliptic_key(folder, "ca.key")?;
-    openssl(folder, &["req", "-x509", "-new", "-key", "ca.key", "-subj", "/CN=test-ca", "-days", "2", "-out", "ca.crt"])?;
+    openssl(
+        folder,
+        &["req", "-x509", "-new", "-key", "ca.key", "-subj", "/CN=test-ca", "-days", "2", "-out", "ca.crt"],
+    )?;
     issue(folder, "server", "/CN=kube-apiserver")?;
     issue(folder, "admin", "/O=system:masters/CN=admin")?;
     // The API server and the controller manager read RSA keys for service accounts in every version.

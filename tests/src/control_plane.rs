@@ -65,44 +65,56 @@ impl ControlPlane {
         plane.write_configuration()?;
         let etcd_url = format!("http://127.0.0.1:{client}");
         let peer_url = format!("http://127.0.0.1:{peer}");
-        plane.run("etcd", &etcd, &[
-            ("data-dir", plane.path("etcd")),
-            ("unsafe-no-fsync", "true".into()),
-            ("listen-client-urls", etcd_url.clone()),
-            ("advertise-client-urls", etcd_url.clone()),
-            ("listen-peer-urls", peer_url.clone()),
-            ("initial-advertise-peer-urls", peer_url.clone()),
-            ("initial-cluster", format!("default={peer_url}")),
-        ])?;
-        plane.run("kube-apiserver", &apiserver, &[
-            ("etcd-servers", etcd_url),
-            ("bind-address", "127.0.0.1".into()),
-            ("advertise-address", "127.0.0.1".into()),
-            ("endpoint-reconciler-type", "none".into()),
-            ("secure-port", port.to_string()),
-            ("tls-cert-file", plane.path("server.crt")),
-            ("tls-private-key-file", plane.path("server.key")),
-            ("client-ca-file", plane.path("ca.crt")),
-            ("service-account-key-file", plane.path("account.pub")),
-            ("service-account-signing-key-file", plane.path("account.key")),
-            ("service-account-issuer", "https://kubernetes.default.svc".into()),
-            ("service-cluster-ip-range", "10.0.0.0/24".into()),
-            ("authorization-mode", "RBAC".into()),
-            // Pods name the default service account, which no controller makes in time here.
-            ("disable-admission-plugins", "ServiceAccount".into()),
-            ("audit-policy-file", plane.path("audit-policy.yaml")),
-            ("audit-log-path", plane.path("audit.log")),
-            ("audit-log-mode", "blocking".into()),
-        ])?;
+        plane.run(
+            "etcd",
+            &etcd,
+            &[
+                ("data-dir", plane.path("etcd")),
+                ("unsafe-no-fsync", "true".into()),
+                ("listen-client-urls", etcd_url.clone()),
+                ("advertise-client-urls", etcd_url.clone()),
+                ("listen-peer-urls", peer_url.clone()),
+                ("initial-advertise-peer-urls", peer_url.clone()),
+                ("initial-cluster", format!("default={peer_url}")),
+            ],
+        )?;
+        plane.run(
+            "kube-apiserver",
+            &apiserver,
+            &[
+                ("etcd-servers", etcd_url),
+                ("bind-address", "127.0.0.1".into()),
+                ("advertise-address", "127.0.0.1".into()),
+                ("endpoint-reconciler-type", "none".into()),
+                ("secure-port", port.to_string()),
+                ("tls-cert-file", plane.path("server.crt")),
+                ("tls-private-key-file", plane.path("server.key")),
+                ("client-ca-file", plane.path("ca.crt")),
+                ("service-account-key-file", plane.path("account.pub")),
+                ("service-account-signing-key-file", plane.path("account.key")),
+                ("service-account-issuer", "https://kubernetes.default.svc".into()),
+                ("service-cluster-ip-range", "10.0.0.0/24".into()),
+                ("authorization-mode", "RBAC".into()),
+                // Pods name the default service account, which no controller makes in time here.
+                ("disable-admission-plugins", "ServiceAccount".into()),
+                ("audit-policy-file", plane.path("audit-policy.yaml")),
+                ("audit-log-path", plane.path("audit.log")),
+                ("audit-log-mode", "blocking".into()),
+            ],
+        )?;
         plane.answers().await?;
-        plane.run("kube-controller-manager", &manager, &[
-            ("kubeconfig", plane.path("kubeconfig")),
-            ("controllers", "garbage-collector-controller,namespace-controller".into()),
-            ("leader-elect", "false".into()),
-            ("bind-address", "127.0.0.1".into()),
-            ("secure-port", manager_port.to_string()),
-            ("service-account-private-key-file", plane.path("account.key")),
-        ])?;
+        plane.run(
+            "kube-controller-manager",
+            &manager,
+            &[
+                ("kubeconfig", plane.path("kubeconfig")),
+                ("controllers", "garbage-collector-controller,namespace-controller".into()),
+                ("leader-elect", "false".into()),
+                ("bind-address", "127.0.0.1".into()),
+                ("secure-port", manager_port.to_string()),
+                ("service-account-private-key-file", plane.path("account.key")),
+            ],
+        )?;
         Ok(plane)
     }
 

@@ -77,8 +77,10 @@ impl Agent {
     /// # Errors
     /// When the address is taken.
     pub async fn start(address: Ipv4Addr, pod_uid: &str, digest: &str) -> Result<Self> {
-        let listener = TcpListener::bind((address, PORT)).await.with_context(|| format!("listen on {address}:{PORT}"))?;
-        let shared = Arc::new(Shared { pod_uid: pod_uid.to_owned(), digest: digest.to_owned(), life: Mutex::default() });
+        let listener =
+            TcpListener::bind((address, PORT)).await.with_context(|| format!("listen on {address}:{PORT}"))?;
+        let shared =
+            Arc::new(Shared { pod_uid: pod_uid.to_owned(), digest: digest.to_owned(), life: Mutex::default() });
         let router = Router::new()
             .route("/health", get(|| async { Json(json!({"status": "ok"})) }))
             .route("/alive", get(|| async { Json(json!({"status": "ok"})) }))
@@ -137,7 +139,8 @@ impl Agent {
     pub fn next_report(&self, execution_status: &str, final_message: Option<&str>) -> Result<(Value, Value)> {
         self.life(|life| {
             life.sequence += 1;
-            let target = life.ready.as_ref().and_then(|init| init.get("report")).cloned().context("no report target")?;
+            let target =
+                life.ready.as_ref().and_then(|init| init.get("report")).cloned().context("no report target")?;
             let id = target.get("conversation_id").and_then(Value::as_str).context("conversation_id")?.to_owned();
             if let Some(info) = life.conversations.get_mut(&id).and_then(Value::as_object_mut) {
                 info.insert("execution_status".into(), execution_status.into());
@@ -261,7 +264,9 @@ async fn conversation(State(shared): State<Arc<Shared>>, headers: HeaderMap, Pat
         if let Some(refusal) = closed(life, &headers) {
             return refusal;
         }
-        life.conversations.get(&id).map_or_else(|| refuse(StatusCode::NOT_FOUND, "Not Found"), |info| Json(info.clone()).into_response())
+        life.conversations
+            .get(&id)
+            .map_or_else(|| refuse(StatusCode::NOT_FOUND, "Not Found"), |info| Json(info.clone()).into_response())
     })
 }
 

@@ -114,7 +114,8 @@ impl FakeNode {
     /// # Errors
     /// When the pod has no initialised agent, the Service no endpoint, or nobody answers.
     pub async fn report(&self, pod_uid: &str, execution_status: &str, final_message: Option<&str>) -> Result<u16> {
-        let (target, body) = self.with(pod_uid, async |agent| agent.next_report(execution_status, final_message)).await?;
+        let (target, body) =
+            self.with(pod_uid, async |agent| agent.next_report(execution_status, final_message)).await?;
         self.post_report(&target, text(&target, "/token"), &body).await
     }
 
@@ -159,7 +160,12 @@ impl FakeNode {
         let pods: Api<Pod> = Api::namespaced(self.shared.client.clone(), namespace);
         let found = pods.get(pod).await?;
         let uid = found.uid().context("pod without UID")?;
-        let restarts = found.status.iter().flat_map(|status| status.container_statuses.iter().flatten()).map(|c| c.restart_count).max();
+        let restarts = found
+            .status
+            .iter()
+            .flat_map(|status| status.container_statuses.iter().flatten())
+            .map(|c| c.restart_count)
+            .max();
         self.with(&uid, async |agent| {
             agent.restart(keeps_conversations);
             write_status(&pods, &found, agent.address, restarts.unwrap_or_default() + 1).await
@@ -207,7 +213,8 @@ async fn serve_pod(shared: &Shared, pod: &Pod) -> Result<()> {
         shared.client.request_text(request).await?;
     }
     let variables = spec.containers.iter().flat_map(|container| container.env.iter().flatten());
-    let digest = variables.into_iter().find(|variable| variable.name == "OH_INIT_KEY_SHA256").and_then(|v| v.value.clone());
+    let digest =
+        variables.into_iter().find(|variable| variable.name == "OH_INIT_KEY_SHA256").and_then(|v| v.value.clone());
     let Some(digest) = digest else { bail!("pod {name} carries no OH_INIT_KEY_SHA256") };
     let agent = Agent::start(next_address(), &uid, &digest).await?;
     write_status(&pods, pod, agent.address, 0).await?;

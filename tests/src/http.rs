@@ -41,7 +41,8 @@ pub async fn request(method: &str, url: &str, headers: &[(&str, &str)], body: &s
     };
     let answer = timeout(BOUND, work).await.with_context(|| format!("no answer of {url} within {BOUND:?}"))??;
     let (head, body) = answer.split_once("\r\n\r\n").with_context(|| format!("no HTTP answer of {url}: {answer:?}"))?;
-    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).with_context(|| format!("status line: {head:?}"))?;
+    let status =
+        head.split(' ').nth(1).and_then(|code| code.parse().ok()).with_context(|| format!("status line: {head:?}"))?;
     Ok(Answer { status, body: body.to_owned() })
 }
 

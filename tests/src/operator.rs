@@ -32,7 +32,8 @@ pub struct Operator {
 /// Renders the chart with settings and hands back all its objects.
 async fn render(home: &Path, settings: &[String]) -> Result<Vec<Value>> {
     let chart = helm::chart().display().to_string();
-    let mut arguments = vec!["template", "openhands-operator", &chart, "--namespace", NAMESPACE, "--kube-version", helm::KUBERNETES];
+    let mut arguments =
+        vec!["template", "openhands-operator", &chart, "--namespace", NAMESPACE, "--kube-version", helm::KUBERNETES];
     for setting in settings {
         arguments.extend(["--set", setting]);
     }
@@ -66,17 +67,24 @@ impl Operator {
         let home = tempfile::tempdir()?;
         let [metrics, reports] = free_ports()?;
         let mut settings = settings.to_vec();
-        settings.extend([format!("metrics.port={metrics}"), format!("reports.port={reports}"), "log.format=text".into()]);
+        settings.extend([
+            format!("metrics.port={metrics}"),
+            format!("reports.port={reports}"),
+            "log.format=text".into(),
+        ]);
         let objects = render(home.path(), &settings).await?;
-        let deployment = objects.iter().find(|object| object["kind"] == "Deployment").context("the chart has no Deployment")?;
+        let deployment =
+            objects.iter().find(|object| object["kind"] == "Deployment").context("the chart has no Deployment")?;
         let container = deployment.pointer("/spec/template/spec/containers/0").context("container")?;
         let account = crate::resource::text(deployment, "/spec/template/spec/serviceAccountName");
         let kubeconfig = plane.service_account(NAMESPACE, account)?.display().to_string();
         let mut variables = environment(container, name)?;
         variables.insert("KUBECONFIG".into(), kubeconfig);
-        let variables: Vec<(&str, &str)> = variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let variables: Vec<(&str, &str)> =
+            variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let listed = container["args"].as_array().context("args")?.iter();
-        let arguments = listed.map(|a| a.as_str().context("an argument that is no text").map(|a| substitute(a, &variables)));
+        let arguments =
+            listed.map(|a| a.as_str().context("an argument that is no text").map(|a| substitute(a, &variables)));
         let arguments: Vec<String> = arguments.collect::<Result<_>>()?;
         let process = Process::start(&format!("{name}-{metrics}"), plane.folder(), &binary, arguments, &variables)?;
         let operator = Self { process, name: name.to_owned(), port: metrics };
@@ -126,7 +134,8 @@ impl Operator {
     /// When its metrics cannot be read.
     pub async fn metric(&self, name: &str, without: &str) -> Result<f64> {
         let text = http::get(&format!("http://127.0.0.1:{}/metrics", self.port)).await?.body;
-        let samples = text.lines().filter(|line| line.starts_with(name) && (without.is_empty() || !line.contains(without)));
+        let samples =
+            text.lines().filter(|line| line.starts_with(name) && (without.is_empty() || !line.contains(without)));
         Ok(samples.filter_map(|line| line.rsplit_once(' ')).filter_map(|(_, value)| value.parse::<f64>().ok()).sum())
     }
 

@@ -79,7 +79,12 @@ impl Process {
         let mut line = String::new();
         let output = watcher.stdout.take().context("output of the watching shell")?;
         BufReader::new(output).read_line(&mut line)?;
-        let pid = line.trim().parse().ok().and_then(Pid::from_raw).with_context(|| format!("process id of {name}: {line:?}"))?;
+        let pid = line
+            .trim()
+            .parse()
+            .ok()
+            .and_then(Pid::from_raw)
+            .with_context(|| format!("process id of {name}: {line:?}"))?;
         Ok(Self { name: name.to_owned(), log, pid, pipe, watcher })
     }
 

@@ -132,7 +132,8 @@ impl Namespace {
     /// # Errors
     /// With the API server's message.
     pub async fn merge(&self, kind: &str, name: &str, patch: &Value) -> Result<Value> {
-        let patched = self.api(kind).patch(name, &kube::api::PatchParams::default(), &kube::api::Patch::Merge(patch)).await?;
+        let patched =
+            self.api(kind).patch(name, &kube::api::PatchParams::default(), &kube::api::Patch::Merge(patch)).await?;
         Ok(serde_json::to_value(patched)?)
     }
 
@@ -140,7 +141,14 @@ impl Namespace {
     ///
     /// # Errors
     /// When that takes longer than `bound`.
-    pub async fn reaches(&self, kind: &str, name: &str, what: &str, bound: Duration, holds: impl Fn(&Value) -> bool) -> Result<Value> {
+    pub async fn reaches(
+        &self,
+        kind: &str,
+        name: &str,
+        what: &str,
+        bound: Duration,
+        holds: impl Fn(&Value) -> bool,
+    ) -> Result<Value> {
         let ask = || async {
             let found = self.find(kind, name).await?.with_context(|| format!("there is no {kind} {name}"))?;
             if holds(&found) {

@@ -43,7 +43,10 @@ impl Tier {
         let asked = env::var(VARIABLE).unwrap_or_default();
         let wanted = asked.split(',').map(str::trim).any(|word| word == self.name() || word == "all");
         if !wanted {
-            eprintln!("skipped: tier {} was not asked for ({VARIABLE}={asked:?}); `cargo xtask test` runs it", self.name());
+            eprintln!(
+                "skipped: tier {} was not asked for ({VARIABLE}={asked:?}); `cargo xtask test` runs it",
+                self.name()
+            );
         }
         wanted
     }
@@ -67,7 +70,9 @@ pub fn tool(name: &str) -> Result<PathBuf> {
     let given = env::var_os(KUBE_BIN).map(PathBuf::from);
     let on_path = env::var_os("PATH").map(|path| env::split_paths(&path).collect::<Vec<_>>()).unwrap_or_default();
     let Some(found) = given.iter().chain(&on_path).map(|folder| folder.join(name)).find(|file| file.is_file()) else {
-        bail!("{name} is neither in {KUBE_BIN} ({given:?}) nor on PATH: run the checks with `cargo xtask test`, which builds it");
+        bail!(
+            "{name} is neither in {KUBE_BIN} ({given:?}) nor on PATH: run the checks with `cargo xtask test`, which builds it"
+        );
     };
     Ok(found)
 }

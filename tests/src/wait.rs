@@ -14,7 +14,11 @@ const STEP: Duration = Duration::from_millis(50);
 ///
 /// # Errors
 /// When that does not happen within `bound`, with the last error seen.
-pub async fn until<T, F: Future<Output = Result<Option<T>>>>(what: &str, bound: Duration, mut ask: impl FnMut() -> F) -> Result<T> {
+pub async fn until<T, F: Future<Output = Result<Option<T>>>>(
+    what: &str,
+    bound: Duration,
+    mut ask: impl FnMut() -> F,
+) -> Result<T> {
     let start = Instant::now();
     loop {
         let last = match tokio::time::timeout(Duration::from_secs(15), ask()).await {

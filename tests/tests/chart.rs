@@ -48,7 +48,8 @@ fn first_difference(wanted: &str, got: &str) -> String {
 
 async fn template(home: &Path, arguments: &[&str]) -> Result<String> {
     let chart = helm::chart().display().to_string();
-    let mut all = vec!["template", "test", &chart, "--namespace", "openhands-system", "--kube-version", helm::KUBERNETES];
+    let mut all =
+        vec!["template", "test", &chart, "--namespace", "openhands-system", "--kube-version", helm::KUBERNETES];
     all.extend(arguments);
     helm::run(home, None, &all, "").await
 }
@@ -183,14 +184,19 @@ async fn senseless_values_are_refused_by_name() -> Result<()> {
 async fn roles_ask_for_nothing_at_large() -> Result<()> {
     needs!(Chart);
     let home = tempfile::tempdir()?;
-    for arguments in [&["--set", "crds.install=false"][..], &["--set", "crds.install=false", "--set", "watchNamespace=a"]] {
+    for arguments in
+        [&["--set", "crds.install=false"][..], &["--set", "crds.install=false", "--set", "watchNamespace=a"]]
+    {
         let rendered = documents(&template(home.path(), arguments).await?)?;
         let narrow = arguments.len() > 2;
         for document in rendered {
             let kind = document["kind"].as_str().unwrap_or_default();
             let name = document["metadata"]["name"].as_str().unwrap_or_default();
             let for_users = name.ends_with("-view") || name.ends_with("-edit");
-            assert!(!narrow || for_users || !kind.starts_with("ClusterRole"), "{kind} {name} although one namespace is served");
+            assert!(
+                !narrow || for_users || !kind.starts_with("ClusterRole"),
+                "{kind} {name} although one namespace is served"
+            );
             for rule in document["rules"].as_array().into_iter().flatten() {
                 let text = rule.to_string();
                 assert!(!text.contains("\"*\""), "{name}: {text}");

@@ -10,7 +10,7 @@ use std::{env, path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use openhands_tests::{
-    control_plane, helm, http,
+    command, control_plane, helm, http,
     kubectl::Kubectl,
     needs,
     process::Process,
@@ -34,13 +34,17 @@ struct Cluster {
 
 impl Cluster {
     async fn open() -> Result<Self> {
-        let kubeconfig = env::var_os("KUBECONFIG").map(PathBuf::from).context("KUBECONFIG is not set: `cargo xtask cluster up` makes a cluster")?;
+        let kubeconfig = env::var_os("KUBECONFIG")
+            .map(PathBuf::from)
+            .context("KUBECONFIG is not set: `cargo xtask cluster up` makes a cluster")?;
         let kubectl = Kubectl::new(&kubeconfig)?;
         // What an interrupted run left.
         let gone = ["delete", "ns", AGENTS, SYSTEM, "--ignore-not-found", "--timeout=100s"];
         kubectl.run(&gone, "").await?;
         let agents = Namespace::create(control_plane::client(&kubeconfig).await?, AGENTS).await?;
-        kubectl.run(&["label", "ns", AGENTS, "pod-security.kubernetes.io/enforce=restricted", "--overwrite"], "").await?;
+        kubectl
+            .run(&["label", "ns", AGENTS, "pod-security.kubernetes.io/enforce=restricted", "--overwrite"], "")
+            .await?;
         Ok(Self { kubectl, kubeconfig, agents, folder: tempfile::tempdir()? })
     }
 
@@ -51,9 +55,21 @@ impl Cluster {
     async fn install(&self) -> Result<()> {
         let chart = helm::chart().display().to_string();
         let all = [
-            "upgrade", "--install", "openhands-operator", &chart, "--namespace", SYSTEM, "--create-namespace", "--wait", "--timeout=120s",
-            "--set", "image.tag=dev", "--set", "leaderElection.leaseDurationSeconds=5",
-            "--set", &format!("sandbox.networkPolicy.namespaces={{{AGENTS}}}"),
+            "upgrade",
+            "--install",
+            "openhands-operator",
+            &chart,
+            "--namespace",
+            SYSTEM,
+            "--create-namespace",
+            "--wait",
+            "--timeout=120s",
+            "--set",
+            "image.tag=dev",
+            "--set",
+            "leaderElection.leaseDurationSeconds=5",
+            "--set",
+            &format!("sandbox.networkPolicy.namespaces={{{AGENTS}}}"),
         ];
         self.helm(&all).await.map(|_| ())
     }
@@ -106,7 +122,9 @@ impl Cluster {
         let put = format!(
             "import urllib.request as u,sys; u.urlopen(u.Request('http://127.0.0.1:9000/scripts/{name}',sys.stdin.buffer.read(),method='PUT'))"
         );
-        self.kubectl.run(&["exec", "-i", "-n", AGENTS, "model", "--", "python3", "-c", &put], &turns.to_string()).await?;
+        self.kubectl
+            .run(&["exec", "-i", "-n", AGENTS, "model", "--", "python3", "-c", &put], &turns.to_string())
+            .await?;
         Ok(())
     }
 
@@ -138,9 +156,36 @@ impl Cluster {
             vec!["logs", "-n", AGENTS, "-l", "openhands.dev/pool=pool", "--tail=30", "--prefix"],
         ] {
             let answer = self.kubectl.ask(&question, "").await;
-            told.push_str(&format!("--- kubectl {}\n{}\n", question.join(" "), answer.map_or_else(|e| e.to_string(), |a| a.stdout + &a.stderr)));
+            told.push_str(&format!(
+                "--- kubectl {}\n{}\n",
+                question.join(" "),
+                answer.map_or_else(|e| e.to_string(), |a| a.stdout + &a.stderr)
+            ));
         }
         told
+    }
+
+    /// A port of this machine that leads to a port of a pod, for as long as the process lives.
+    async fn forward(&self, pod: &str, port: u16) -> Result<(String, Process)> {
+        let local = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let (target, ports) = (format!("pod/{pod}"), format!("{local}:{port}"));
+        let kubeconfig = self.kubeconfig.display().to_string();
+        let arguments = ["port-forward", "-n", AGENTS, &target, &ports];
+        let variables = [("KUBECONFIG", kubeconfig.as_str())];
+        let process = Process::start(
+            &format!("port-forward-{pod}"),
+            self.folder.path(),
+            self.kubectl.program(),
+            arguments,
+            &variables,
+        )?;
+        let url = format!("http://127.0.0.1:{local}");
+        let health = format!("{url}/health");
+        let reached = wait::until("an answer through the port-forward", Duration::from_secs(30), || async {
+            Ok((http::get(&health).await?.status == 200).then_some(()))
+        });
+        reached.await.with_context(|| process.said())?;
+        Ok((url, process))
     }
 
     async fn exec(&self, pod: &str, command: &str) -> Result<String> {
@@ -190,10 +235,21 @@ async fn from_helm_install_to_finished_conversations() -> Result<()> {
 
 /// The shortest story, and its end: the agent's file is in the pod; the pod goes with the Conversation.
 async fn warm(cluster: &Cluster) -> Result<()> {
-    cluster.converse("warm", "WarmOnly", &json!([shell("echo made-by-the-agent > proof.txt && pwd"), finish("The file is there.")])).await?;
+    cluster
+        .converse(
+            "warm",
+            "WarmOnly",
+            &json!([shell("echo made-by-the-agent > proof.txt && pwd"), finish("The file is there.")]),
+        )
+        .await?;
     cluster.kubectl.run(&["wait", "-n", AGENTS, "conv/warm", "--for=condition=Finished", "--timeout=120s"], "").await?;
     let conversation = cluster.is("warm", "Finished").await?;
-    ensure!(condition(&conversation, "Finished") == "True/Finished", "{}\n{}", conversation["status"], cluster.story().await);
+    ensure!(
+        condition(&conversation, "Finished") == "True/Finished",
+        "{}\n{}",
+        conversation["status"],
+        cluster.story().await
+    );
     ensure!(conversation["status"]["sandbox"]["warm"] == true, "{}", conversation["status"]);
     ensure!(text(&conversation, "/status/finalMessage") == "The file is there.", "{}", conversation["status"]);
     let pod = pod_of(&conversation).to_owned();
@@ -223,38 +279,53 @@ async fn cold(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// A sandbox is reached by its user with the key of its Secret, and by nobody without.
+/// A sandbox is reached by its user with the key of its Secret, and by nobody without; the Python SDK works in it.
 async fn through_a_port_forward(cluster: &Cluster) -> Result<()> {
     cluster.agents.add(&resource::sandbox("mine", "pool")).await?;
     let conversation = cluster.is("mine", "Ready").await?;
     let secret = text(&conversation, "/status/sessionKeySecretRef/name");
     let secret = cluster.agents.find("Secret", secret).await?.context("session Secret")?;
     let key = resource::decoded(&secret, "session-api-key")?;
-    let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-    let pod = format!("pod/{}", pod_of(&conversation));
-    let ports = format!("{port}:8000");
-    let kubeconfig = cluster.kubeconfig.display().to_string();
-    let arguments = ["port-forward", "-n", AGENTS, &pod, &ports];
-    let forward = Process::start("port-forward", cluster.folder.path(), cluster.kubectl.program(), arguments, &[("KUBECONFIG", &kubeconfig)])?;
-    let url = format!("http://127.0.0.1:{port}");
-    let counted = wait::until("the server answers through the port-forward", Duration::from_secs(30), || async {
-        let answer = http::request("GET", &format!("{url}/api/conversations/count"), &[("X-Session-API-Key", &key)], "").await?;
-        Ok((answer.status == 200).then_some(answer.body))
-    });
-    ensure!(counted.await.with_context(|| forward.said())?.trim() == "0", "a sandbox begins without conversations");
+    let (url, forward) = cluster.forward(pod_of(&conversation), 8000).await?;
+    let counted =
+        http::request("GET", &format!("{url}/api/conversations/count"), &[("X-Session-API-Key", &key)], "").await?;
+    ensure!((counted.status, counted.body.trim()) == (200, "0"), "a sandbox begins without conversations: {counted:?}");
     ensure!(http::get(&format!("{url}/api/conversations/count")).await?.status == 401, "open without the key");
+    python_sdk(cluster, &url, &key).await.with_context(|| forward.said())?;
     drop(forward);
     cluster.kubectl.run(&["delete", "conv", "mine", "-n", AGENTS, "--wait=false"], "").await?;
+    Ok(())
+}
+
+/// The first scenario of the Python SDK, in a claimed pod, when there is a Python with the SDK.
+#[expect(clippy::print_stderr, reason = "a skipped part says so")]
+async fn python_sdk(cluster: &Cluster, url: &str, key: &str) -> Result<()> {
+    let Some(python) = env::var_os("OPENHANDS_SDK_PYTHON").map(PathBuf::from) else {
+        eprintln!("skipped: the Python SDK in a claimed pod (OPENHANDS_SDK_PYTHON is not set)");
+        return Ok(());
+    };
+    let (door, forward) = cluster.forward("model", 9000).await?;
+    let script = tier::repository().join("tests/python/hello.py").display().to_string();
+    let model = cluster.model_address().await?;
+    let arguments = [&script, "--server", url, key, "/workspace/project", "--model", &model, &door];
+    let variables = [("PYTHONDONTWRITEBYTECODE", "1".as_ref())];
+    let answer = command::ask(&python, arguments, &variables, "", BOUND).await?;
+    ensure!(answer.success, "{}{}\n{}", answer.stdout, answer.stderr, forward.said());
     Ok(())
 }
 
 /// The server process dies under a running command: the pod stays, the server comes back with the keys and the history, the
 /// command is not run a second time, and the agent can go on.
 async fn server_child_killed(cluster: &Cluster) -> Result<()> {
-    cluster.converse("child", "WarmOnly", &json!([shell("echo once >> $HOME/times; sleep 300"), finish("Never reached.")])).await?;
+    cluster
+        .converse("child", "WarmOnly", &json!([shell("echo once >> $HOME/times; sleep 300"), finish("Never reached.")]))
+        .await?;
     let conversation = cluster.is("child", "Started").await?;
     let pod = pod_of(&conversation).to_owned();
-    wait::until("the command runs", BOUND, || async { Ok((cluster.exec(&pod, "cat $HOME/times").await?.trim() == "once").then_some(())) }).await?;
+    wait::until("the command runs", BOUND, || async {
+        Ok((cluster.exec(&pod, "cat $HOME/times").await?.trim() == "once").then_some(()))
+    })
+    .await?;
     let kill = "for p in /proc/[0-9]*; do case $p in /proc/1) continue;; esac; \
         [ \"$(cut -d' ' -f4 $p/stat 2>/dev/null)\" = 1 ] && readlink $p/exe | grep -q openhands-agent-server && kill -9 ${p#/proc/}; done; true";
     cluster.exec(&pod, kill).await?;
@@ -266,7 +337,11 @@ async fn server_child_killed(cluster: &Cluster) -> Result<()> {
     };
     ensure!(pod_of(&conversation) == pod, "another pod: {}", conversation["status"]);
     let found = cluster.agents.find("Pod", &pod).await?.context("pod")?;
-    ensure!(found.pointer("/status/containerStatuses/0/restartCount") == Some(&json!(0)), "the container restarted: {}", found["status"]);
+    ensure!(
+        found.pointer("/status/containerStatuses/0/restartCount") == Some(&json!(0)),
+        "the container restarted: {}",
+        found["status"]
+    );
     ensure!(cluster.exec(&pod, "cat $HOME/times").await?.trim() == "once", "the command ran again");
     cluster.kubectl.run(&["delete", "conv", "child", "-n", AGENTS, "--wait=false"], "").await?;
     Ok(())
@@ -276,7 +351,10 @@ async fn server_child_killed(cluster: &Cluster) -> Result<()> {
 async fn pod_killed(cluster: &Cluster) -> Result<()> {
     cluster.converse("gone", "PreferWarm", &json!([shell("sleep 300"), finish("Never reached.")])).await?;
     let conversation = cluster.is("gone", "Started").await?;
-    cluster.kubectl.run(&["delete", "pod", pod_of(&conversation), "-n", AGENTS, "--grace-period=1", "--wait=false"], "").await?;
+    cluster
+        .kubectl
+        .run(&["delete", "pod", pod_of(&conversation), "-n", AGENTS, "--grace-period=1", "--wait=false"], "")
+        .await?;
     let conversation = cluster.is("gone", "Failed").await?;
     ensure!(condition(&conversation, "Failed") == "True/SandboxLost", "{}", conversation["status"]);
     cluster.kubectl.run(&["delete", "conv", "gone", "-n", AGENTS, "--wait=false"], "").await?;
@@ -315,7 +393,13 @@ async fn sandboxes_cannot_reach_each_other(cluster: &Cluster) -> Result<()> {
         )
     };
     let neighbour = text(&to, "/status/sandbox/address").split(':').next().unwrap_or_default().to_owned();
-    let service = cluster.kubectl.run(&["get", "svc", "kubernetes", "-n", "default", "-o", "jsonpath={.spec.clusterIP}"], "").await?;
+    let service = cluster
+        .kubectl
+        .run(&["get", "svc", "kubernetes", "-n", "default", "-o", "jsonpath={.spec.clusterIP}"], "")
+        .await?;
+    // Who is not fenced in gets through, so it is the fence that holds the others back.
+    let free = cluster.exec("model", &connect(service.clone(), 443)).await?;
+    ensure!(free.trim() == "0", "the model's pod does not reach the API server either: {free:?}");
     for (what, host, port) in [("another sandbox", neighbour, 8000), ("the API server", service, 443)] {
         let answer = cluster.exec(pod_of(&from), &connect(host, port)).await?;
         ensure!(answer.trim() == "3", "a sandbox reached {what}: {answer:?}");

@@ -127,7 +127,9 @@ impl Stage {
     fn writes(&self) -> Result<Vec<String>> {
         let reads = ["get ", "list ", "watch "];
         let asked = self.asked()?.into_iter().map(|(what, _)| what);
-        Ok(asked.filter(|what| !what.ends_with(" leases") && !reads.iter().any(|read| what.starts_with(read))).collect())
+        Ok(asked
+            .filter(|what| !what.ends_with(" leases") && !reads.iter().any(|read| what.starts_with(read)))
+            .collect())
     }
 }
 
@@ -135,8 +137,12 @@ impl Drop for Stage {
     /// The chart's roles must allow whatever the operator does.
     fn drop(&mut self) {
         let asked = self.asked().unwrap_or_default();
-        let forbidden: BTreeSet<String> = asked.into_iter().filter(|(_, code)| *code == 403).map(|(what, _)| what).collect();
-        assert!(forbidden.is_empty() || std::thread::panicking(), "the chart's roles forbid what the operator does: {forbidden:?}");
+        let forbidden: BTreeSet<String> =
+            asked.into_iter().filter(|(_, code)| *code == 403).map(|(what, _)| what).collect();
+        assert!(
+            forbidden.is_empty() || std::thread::panicking(),
+            "the chart's roles forbid what the operator does: {forbidden:?}"
+        );
     }
 }
 
@@ -149,7 +155,8 @@ async fn a_warm_claim_runs_from_creation_to_the_last_word() -> Result<()> {
     needs!(ControlPlane);
     let stage = Stage::set("warm").await?;
     let operator = stage.with_pool(2).await?;
-    let members: BTreeSet<String> = stage.pods("openhands.dev/pool=pool").await?.iter().map(|p| text(p, "/metadata/uid").into()).collect();
+    let members: BTreeSet<String> =
+        stage.pods("openhands.dev/pool=pool").await?.iter().map(|p| text(p, "/metadata/uid").into()).collect();
     let before = stage.writes()?.len();
     let counted_before = operator.counted_writes().await?;
 
@@ -192,7 +199,10 @@ async fn a_warm_claim_runs_from_creation_to_the_last_word() -> Result<()> {
 
     // Reports become status.
     assert_eq!(stage.node.report(pod_uid(&conversation), "running", None).await?, 204);
-    stage.namespace.reaches("Conversation", "conv", "running", SOON, |c| c["status"]["executionStatus"] == "running").await?;
+    stage
+        .namespace
+        .reaches("Conversation", "conv", "running", SOON, |c| c["status"]["executionStatus"] == "running")
+        .await?;
     assert_eq!(stage.node.report(pod_uid(&conversation), "finished", Some("Hello.")).await?, 204);
     let conversation = stage.is("conv", "Finished").await?;
     assert_eq!(text(&conversation, "/status/executionStatus"), "finished");
@@ -218,7 +228,11 @@ async fn a_warm_claim_runs_from_creation_to_the_last_word() -> Result<()> {
     // The report of the running agent above is this check's own; Events are for people and may be dropped.
     let in_all = own.iter().filter(|what| *what != "create events").count() - 1;
     assert!(in_all <= 7, "{in_all} writes for one conversation in all: {own:?}");
-    assert_eq!(operator.counted_writes().await? - counted_before, own.len() as f64, "the operator's own count, against {own:?}");
+    assert_eq!(
+        operator.counted_writes().await? - counted_before,
+        own.len() as f64,
+        "the operator's own count, against {own:?}"
+    );
 
     // Deleting takes pod and Secret along.
     stage.kubectl.run(&["delete", "conv", "conv", "-n", "warm", "--timeout=30s"], "").await?;
@@ -237,10 +251,15 @@ async fn what_is_missing_is_named_and_heals() -> Result<()> {
     let refused = |word: &'static str| {
         move |c: &Value| {
             let accepted = c["status"]["conditions"].as_array().into_iter().flatten().find(|c| c["type"] == "Accepted");
-            accepted.is_some_and(|a| a["status"] == "False" && text(a, "/message").contains(word) && !text(a, "/reason").is_empty())
+            accepted.is_some_and(|a| {
+                a["status"] == "False" && text(a, "/message").contains(word) && !text(a, "/reason").is_empty()
+            })
         }
     };
-    stage.namespace.reaches("Conversation", "conv", "Accepted=False, names the Secret", SOON, refused("\"llm\"")).await?;
+    stage
+        .namespace
+        .reaches("Conversation", "conv", "Accepted=False, names the Secret", SOON, refused("\"llm\""))
+        .await?;
     stage.add(resource::llm_secret(false)).await?;
     // Secrets without the label are none of the operator's business, so nothing tells it of one. Who is new looks.
     stage.add(resource::conversation("late", "pool")).await?;
@@ -271,7 +290,13 @@ async fn secrets_go_only_to_who_proves_to_be_the_pod() -> Result<()> {
     let _operator = stage.with_pool(1).await?;
     let liar = stage.pods("openhands.dev/pool=pool").await?.pop().context("the only member")?;
     let (name, uid) = (text(&liar, "/metadata/name"), text(&liar, "/metadata/uid").to_owned());
-    stage.node.with(&uid, async |agent| { agent.lie(); Ok(()) }).await?;
+    stage
+        .node
+        .with(&uid, async |agent| {
+            agent.lie();
+            Ok(())
+        })
+        .await?;
     stage.add(resource::conversation("conv", "pool")).await?;
     let told = wait::until("the liar is gone or the Conversation is bound elsewhere", SOON, || async {
         let told = stage.node.memory(&uid).await.ok().filter(|memory| !memory.inits.is_empty() || memory.refused > 0);
@@ -294,7 +319,13 @@ async fn a_pod_lost_before_the_start_is_replaced_and_after_it_is_not() -> Result
     let _operator = stage.with_pool(2).await?;
     // No agent lets itself be initialised, so the claim stays on its way.
     for pod in stage.pods("openhands.dev/pool=pool").await? {
-        stage.node.with(text(&pod, "/metadata/uid"), async |agent| { agent.close(true); Ok(()) }).await?;
+        stage
+            .node
+            .with(text(&pod, "/metadata/uid"), async |agent| {
+                agent.close(true);
+                Ok(())
+            })
+            .await?;
     }
     stage.add(resource::conversation("conv", "pool")).await?;
     let claimed = wait::until("a pod is claimed", SOON, || async { Ok(stage.pods_of("conv").await?.pop()) }).await?;
@@ -303,7 +334,14 @@ async fn a_pod_lost_before_the_start_is_replaced_and_after_it_is_not() -> Result
     let conversation = wait::until("the Conversation starts on another pod", SOON * 2, || async {
         for (uid, memory) in stage.node.memories().await {
             if memory.inits.is_empty() {
-                stage.node.with(&uid, async |agent| { agent.close(false); Ok(()) }).await.ok();
+                stage
+                    .node
+                    .with(&uid, async |agent| {
+                        agent.close(false);
+                        Ok(())
+                    })
+                    .await
+                    .ok();
             }
         }
         let found = stage.namespace.find("Conversation", "conv").await?.context("conv")?;
@@ -341,7 +379,12 @@ async fn a_restarted_container_is_initialised_again_on_the_same_pod() -> Result<
     for member in ["session_api_keys", "secret_key"] {
         assert_eq!(memory.inits[0][member], memory.inits[1][member], "{member} changes over a restart");
     }
-    assert_eq!(memory.starts.len(), 1, "one id: the server takes the second start for the first: {:?}", memory.starts.keys());
+    assert_eq!(
+        memory.starts.len(),
+        1,
+        "one id: the server takes the second start for the first: {:?}",
+        memory.starts.keys()
+    );
     let again = stage.is("conv", "Ready").await?;
     assert_eq!(pod_uid(&again), uid);
     assert_eq!(stage.node.report(&uid, "finished", None).await?, 204, "the new report target works");
@@ -395,7 +438,10 @@ async fn a_pool_follows_its_size_and_never_exceeds_its_cap() -> Result<()> {
         stage.add(resource::sandbox(name, "pool")).await?;
         stage.is(name, "Ready").await?;
     }
-    stage.namespace.reaches("WarmPool", "pool", "one member beside two claimed ones", SOON, |pool| pool["status"]["ready"] == 1).await?;
+    stage
+        .namespace
+        .reaches("WarmPool", "pool", "one member beside two claimed ones", SOON, |pool| pool["status"]["ready"] == 1)
+        .await?;
     let mut warm_only = resource::sandbox("three", "pool");
     warm_only["spec"]["sandbox"]["policy"] = "WarmOnly".into();
     stage.add(warm_only).await?;
@@ -449,7 +495,10 @@ async fn cold_starts_when_asked_and_when_the_pool_is_empty() -> Result<()> {
     stage.add(own).await?;
     let conversation = stage.is("own", "Ready").await?;
     let pod = stage.namespace.find("Pod", text(&conversation, "/status/sandbox/pod")).await?.context("pod")?;
-    assert_eq!((text(&pod, "/spec/containers/0/image"), text(&pod, "/metadata/labels/team")), ("example/own:1", "blue"));
+    assert_eq!(
+        (text(&pod, "/spec/containers/0/image"), text(&pod, "/metadata/labels/team")),
+        ("example/own:1", "blue")
+    );
     let memory = stage.node.memory(pod_uid(&conversation)).await?;
     assert_eq!((memory.inits.len(), memory.starts.len()), (1, 0), "a sandbox has keys and no conversation");
     Ok(())
@@ -499,8 +548,14 @@ async fn reports_are_believed_only_from_the_bound_pod() -> Result<()> {
     assert!(refused(stage.node.post_report(&target, text(&target, "/token"), &forged).await?), "another pod's name");
     forged = body.clone();
     forged["conversationId"] = other["metadata"]["uid"].clone();
-    assert!(refused(stage.node.post_report(&target, text(&target, "/token"), &forged).await?), "another's conversation");
-    assert!(refused(stage.node.post_report(&target, text(&target, "/token"), &json!({"podUid": 1})).await?), "nonsense");
+    assert!(
+        refused(stage.node.post_report(&target, text(&target, "/token"), &forged).await?),
+        "another's conversation"
+    );
+    assert!(
+        refused(stage.node.post_report(&target, text(&target, "/token"), &json!({"podUid": 1})).await?),
+        "nonsense"
+    );
     wait::stays("nothing was believed", QUIET, &false, || async {
         let found = stage.namespace.find("Conversation", "mine").await?.context("mine")?;
         Ok(is_true(&found, "Finished"))
@@ -539,7 +594,8 @@ async fn an_operator_killed_at_any_time_never_claims_twice() -> Result<()> {
     }
     let mut pods = BTreeMap::new();
     for name in &names {
-        let found = stage.namespace.reaches("Conversation", name, "Started", SOON * 2, |c| is_true(c, "Started")).await?;
+        let found =
+            stage.namespace.reaches("Conversation", name, "Started", SOON * 2, |c| is_true(c, "Started")).await?;
         let before = pods.insert(pod_uid(&found).to_owned(), name.clone());
         assert_eq!(before, None, "{name} shares a pod");
     }
@@ -570,7 +626,8 @@ async fn a_second_operator_takes_over_from_a_frozen_one() -> Result<()> {
     let before = stage.is("before", "Started").await?;
 
     first.freeze()?;
-    wait::until("the second leads", Duration::from_secs(20), || async { Ok(second.leads().await?.then_some(())) }).await?;
+    wait::until("the second leads", Duration::from_secs(20), || async { Ok(second.leads().await?.then_some(())) })
+        .await?;
     stage.add(resource::conversation("after", "pool")).await?;
     let after = stage.is("after", "Started").await?;
     assert_ne!(pod_uid(&before), pod_uid(&after));

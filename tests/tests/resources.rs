@@ -20,7 +20,9 @@ static APPLIED: OnceCell<()> = OnceCell::const_new();
 fn definitions() -> Result<Vec<(String, String)>> {
     let folder = tier::repository().join("crds/yaml");
     let mut files = Vec::new();
-    for entry in std::fs::read_dir(&folder).with_context(|| format!("{}: `cargo xtask generate` writes it", folder.display()))? {
+    for entry in
+        std::fs::read_dir(&folder).with_context(|| format!("{}: `cargo xtask generate` writes it", folder.display()))?
+    {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "yaml") {
             files.push((path.display().to_string(), std::fs::read_to_string(&path)?));
@@ -39,7 +41,13 @@ async fn ready(namespace: &str) -> Result<(Kubectl, Namespace)> {
             for (_, yaml) in definitions()? {
                 kubectl.run(&["apply", "-f", "-"], &yaml).await?;
             }
-            let all = ["wait", "--for=condition=Established", "--timeout=60s", "crd/conversations.openhands.dev", "crd/warmpools.openhands.dev"];
+            let all = [
+                "wait",
+                "--for=condition=Established",
+                "--timeout=60s",
+                "crd/conversations.openhands.dev",
+                "crd/warmpools.openhands.dev",
+            ];
             kubectl.run(&all, "").await?;
             anyhow::Ok(())
         })
@@ -119,7 +127,10 @@ async fn valid_objects_are_accepted() -> Result<()> {
         ("pool", resource::pool("case", 3)),
         ("empty pool", resource::pool("case", 0)),
         ("capped pool", pool("maxPods", 5.into())),
-        ("quantities", pool("template/resources", json!({"requests": {"cpu": "250m", "memory": "0.5Gi"}, "limits": {"cpu": "2"}}))),
+        (
+            "quantities",
+            pool("template/resources", json!({"requests": {"cpu": "250m", "memory": "0.5Gi"}, "limits": {"cpu": "2"}})),
+        ),
         ("platform's ids", pool("template/securityContext", json!({"useNamespaceRange": true}))),
     ];
     for (name, object) in cases {
@@ -139,10 +150,16 @@ async fn invalid_objects_are_refused_with_the_field_and_the_remedy() -> Result<(
         object
     };
     let cases = [
-        (with(conversation("sandbox/poolRef", Value::Null), "sandbox", json!({})), "exactly one of sandbox.poolRef and sandbox.template"),
+        (
+            with(conversation("sandbox/poolRef", Value::Null), "sandbox", json!({})),
+            "exactly one of sandbox.poolRef and sandbox.template",
+        ),
         (conversation("sandbox/template", template.clone()), "exactly one of sandbox.poolRef and sandbox.template"),
         (conversation("sandbox", Value::Null), "spec.sandbox: Required value"),
-        (conversation("sandbox", json!({"template": template, "policy": "WarmOnly"})), "sandbox.policy WarmOnly needs sandbox.poolRef"),
+        (
+            conversation("sandbox", json!({"template": template, "policy": "WarmOnly"})),
+            "sandbox.policy WarmOnly needs sandbox.poolRef",
+        ),
         (conversation("sandbox/policy", "Lukewarm".into()), "spec.sandbox.policy: Unsupported value"),
         (conversation("sandbox/poolRef/name", "Upper".into()), "spec.sandbox.poolRef.name"),
         (conversation("agent", Value::Null), "spec.initialMessage needs spec.agent"),
@@ -150,25 +167,43 @@ async fn invalid_objects_are_refused_with_the_field_and_the_remedy() -> Result<(
         (conversation("agent/llm/baseUrl", "ftp://model".into()), "agent.llm.baseUrl must be an http or https URL"),
         (conversation("agent/llm/temperature", 3.into()), "spec.agent.llm.temperature"),
         (conversation("agent/llm/extra", json!({"api_key": "\"sk\""})), "agent.llm.extra must not hold secrets"),
-        (conversation("agent/llm/extra", json!({"aws_secret_access_key": "x"})), "agent.llm.extra must not hold secrets"),
+        (
+            conversation("agent/llm/extra", json!({"aws_secret_access_key": "x"})),
+            "agent.llm.extra must not hold secrets",
+        ),
         (conversation("agent/llm/extra", json!({"Bad-Name": "1"})), "agent.llm.extra: names are"),
-        (conversation("agent/rawSecretRef", json!({"name": "a", "key": "b"})), "exactly one of agent.llm and agent.rawSecretRef"),
-        (conversation("agent/confirmationPolicy", json!({"kind": "AlwaysConfirm", "threshold": "LOW"})), "threshold needs kind ConfirmRisky"),
+        (
+            conversation("agent/rawSecretRef", json!({"name": "a", "key": "b"})),
+            "exactly one of agent.llm and agent.rawSecretRef",
+        ),
+        (
+            conversation("agent/confirmationPolicy", json!({"kind": "AlwaysConfirm", "threshold": "LOW"})),
+            "threshold needs kind ConfirmRisky",
+        ),
         (conversation("initialMessage", json!({})), "exactly one of initialMessage.text and initialMessage.secretRef"),
         (conversation("initialMessage/text", "x".repeat(32 * 1024 + 1).into()), "spec.initialMessage.text"),
         (conversation("maxIterations", 0.into()), "spec.maxIterations"),
         (conversation("conversationId", "not-a-uuid".into()), "spec.conversationId"),
         (conversation("env", json!([{"name": "OH_SECRET_KEY", "value": "x"}])), "must not be PATH or begin with OH_"),
         (conversation("env", json!([{"name": "LD_PRELOAD", "value": "x"}])), "must not be PATH or begin with OH_"),
-        (conversation("env", json!([{"name": "A", "value": "1"}, {"name": "A", "value": "2"}])), "spec.env[1]: Duplicate value"),
-        (conversation("secrets", json!([{"name": "bad name", "secretKeyRef": {"name": "s", "key": "k"}}])), "spec.secrets[0].name"),
+        (
+            conversation("env", json!([{"name": "A", "value": "1"}, {"name": "A", "value": "2"}])),
+            "spec.env[1]: Duplicate value",
+        ),
+        (
+            conversation("secrets", json!([{"name": "bad name", "secretKeyRef": {"name": "s", "key": "k"}}])),
+            "spec.secrets[0].name",
+        ),
         (bad_name(resource::conversation("x", "pool"), 64), "metadata.name must have at most 63 characters"),
         (bad_name(resource::pool("x", 1), 51), "metadata.name must have at most 50 characters"),
         (pool("replicas", (-1).into()), "spec.replicas"),
         (pool("replicas", 1001.into()), "spec.replicas"),
         (with(pool("replicas", 4.into()), "maxPods", 3.into()), "spec.maxPods must not be smaller than spec.replicas"),
         (pool("template", Value::Null), "spec.template: Required value"),
-        (pool("template/labels", json!({"openhands.dev/pool": "other"})), "template.labels must not begin with openhands.dev/"),
+        (
+            pool("template/labels", json!({"openhands.dev/pool": "other"})),
+            "template.labels must not begin with openhands.dev/",
+        ),
         (pool("template/securityContext", json!({"runAsUser": 0})), "spec.template.securityContext.runAsUser"),
         (pool("template/resources", json!({"limits": {"memory": "plenty"}})), "spec.template.resources.limits.memory"),
         // A field nobody knows is a spelling mistake, and host access is a field nobody knows.
@@ -238,7 +273,8 @@ async fn kubectl_lists_explains_and_scales() -> Result<()> {
     let (kubectl, namespace) = ready("kubectl").await?;
     namespace.add(&resource::pool("small", 2)).await?;
     namespace.add(&resource::conversation("conv", "small")).await?;
-    let pools = json!({"status": {"replicas": 2, "desired": 2, "ready": 1, "dormant": 2, "updated": 2, "selector": "a=b"}});
+    let pools =
+        json!({"status": {"replicas": 2, "desired": 2, "ready": 1, "dormant": 2, "updated": 2, "selector": "a=b"}});
     let merge = kube::api::Patch::Merge(&pools);
     namespace.api("WarmPool").patch_status("small", &kube::api::PatchParams::default(), &merge).await?;
     let status = json!({"status": {"phase": "Running", "executionStatus": "running", "usage": {"cost": "0.25"},
@@ -262,7 +298,9 @@ async fn kubectl_lists_explains_and_scales() -> Result<()> {
     kubectl.run(&["scale", "wp", "small", "-n", "kubectl", "--replicas=5"], "").await?;
     let pool = namespace.find("WarmPool", "small").await?.context("pool")?;
     assert_eq!(pool["spec"]["replicas"], 5);
-    let scale = kubectl.run(&["get", "--raw", "/apis/openhands.dev/v1alpha1/namespaces/kubectl/warmpools/small/scale"], "").await?;
+    let scale = kubectl
+        .run(&["get", "--raw", "/apis/openhands.dev/v1alpha1/namespaces/kubectl/warmpools/small/scale"], "")
+        .await?;
     let scale: Value = serde_json::from_str(&scale)?;
     assert_eq!((text(&scale, "/status/selector"), &scale["status"]["replicas"]), ("a=b", &json!(2)));
     Ok(())
@@ -296,7 +334,8 @@ async fn the_chart_is_accepted_in_every_variant() -> Result<()> {
         let rendered = std::fs::read_to_string(tier::repository().join(format!("tests/golden/chart/{variant}.yaml")))?;
         // The one kind that only a cluster with the Prometheus operator knows.
         let known = rendered.split("\n---\n").filter(|object| !object.contains("kind: ServiceMonitor"));
-        let answer = kubectl.ask(&["create", "--dry-run=server", "-f", "-"], &known.collect::<Vec<_>>().join("\n---\n")).await?;
+        let answer =
+            kubectl.ask(&["create", "--dry-run=server", "-f", "-"], &known.collect::<Vec<_>>().join("\n---\n")).await?;
         assert!(answer.success, "{variant}: {}", answer.stderr);
     }
     Ok(())

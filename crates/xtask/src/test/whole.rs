@@ -50,16 +50,22 @@ pub(crate) fn run(report: &mut Report, full: bool, keep: bool) {
     );
     report.tests("chart", tests(&["chart"], "chart"));
     report.tests("resources and operator on an API server", tests(&["resources", "operator"], "control-plane"));
+    let uses_python = report.wants("Python SDK scenarios") || report.wants("real cluster");
+    let python = uses_python.then(|| report.prepare("set-up: Python SDK", python::sdk)).flatten();
     if report.wants("Python SDK scenarios") {
-        match report.prepare("set-up: Python SDK", python::sdk) {
-            Some(python) => report.tests("Python SDK scenarios", with_conformance(tests(&["sdk"], "sdk"), &python)),
+        match &python {
+            Some(python) => report.tests("Python SDK scenarios", with_conformance(tests(&["sdk"], "sdk"), python)),
             None => report.missing("Python SDK scenarios", "there is no Python with the SDK"),
         }
     }
     if report.wants("real cluster") {
-        match images.and_then(|images| report.prepare("set-up: cluster", || start(&images))) {
-            Some(target) => report.tests("real cluster", at_cluster(tests(&["cluster"], "cluster"), &target)),
-            None => report.missing("real cluster", "it did not start"),
+        match (images.and_then(|images| report.prepare("set-up: cluster", || start(&images))), &python) {
+            (Some(target), Some(python)) => {
+                let command = tests(&["cluster"], "cluster").env("OPENHANDS_SDK_PYTHON", python);
+                report.tests("real cluster", at_cluster(command, &target));
+            }
+            (None, _) => report.missing("real cluster", "it did not start"),
+            (_, None) => report.missing("real cluster", "there is no Python with the SDK"),
         }
         if !keep {
             report.prepare("clean-up: cluster", || cluster::down(CLUSTER));
