@@ -73,8 +73,15 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 fn show(target: &Target, options: &Options) -> Result<()> {
     let images = build::all(options.profile)?;
     deliver::to(target, &images)?;
+    if target.kubectl()?.args(["get", "namespace", NAMESPACE]).succeeds() {
+        // A kept demo has used up its script, and its pods run the images of that time.
+        say::step("remove what an earlier demo left", || {
+            kubectl(target, &["delete", "conv,wp", "--all", "--timeout=90s"])?;
+            target.kubectl()?.args(["delete", "namespace", NAMESPACE, "--timeout=100s"]).run()
+        })?;
+    }
     apply(target, &objects::namespace())?;
-    say::step("install the operator by Helm", || install(target))?;
+    say::step("install the operator by Helm", || install(target, &images))?;
     let model = Model::from_environment()?;
     say::line(format!("  model {}", model.describe()));
     say::step("model and warm pool", || {
@@ -134,15 +141,19 @@ fn proof(target: &Target, pod: &str) -> Result<String> {
     kubectl(target, &["exec", pod, "--", "sh", "-c", &script]).context("the agent made no file in its pod")
 }
 
-fn install(target: &Target) -> Result<()> {
+fn install(target: &Target, images: &[build::Image]) -> Result<()> {
     let chart = folders::repository().join("charts").join("openhands-operator");
     let fenced = format!("sandbox.networkPolicy.namespaces={{{NAMESPACE}}}");
+    // The tag stays the same, so an operator that runs already would not notice that its image is another one.
+    let digest =
+        images.iter().find(|image| image.name == crate::image::OPERATOR).map_or("", |image| image.digest.as_str());
+    let built = format!("podAnnotations.openhands\\.dev/image={digest}");
     target
         .helm()?
         .args(["upgrade", "--install", "openhands-operator"])
         .arg(chart)
         .args(["--namespace", SYSTEM, "--create-namespace", "--wait", "--timeout=180s"])
-        .args(["--set", "image.tag=dev", "--set", "replicas=1", "--set", &fenced])
+        .args(["--set", "image.tag=dev", "--set", "replicas=1", "--set", &fenced, "--set-string", &built])
         .limit(Duration::from_secs(240))
         .run()
         .map(|_| ())
