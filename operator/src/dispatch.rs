@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::FutureExt;
+use tokio::task::JoinSet;
 
 use crate::{
     context::Context,
@@ -81,20 +82,23 @@ fn matters(before: Option<&PodView>, after: Option<&PodView>) -> bool {
         || before.conversation_uid != after.conversation_uid
 }
 
-/// Starts the workers; they end with the process.
-pub fn work(cx: &Arc<Context>) {
+/// Starts the workers; they end when the set is dropped, which must happen before the Lease is given back.
+#[must_use]
+pub fn work(cx: &Arc<Context>) -> JoinSet<()> {
+    let mut workers = JoinSet::new();
     for _ in 0..cx.options.workers {
         let cx = Arc::clone(cx);
         let queue = cx.conversations.clone();
-        tokio::spawn(worker(queue, "conversation", cx, |cx, key| {
+        workers.spawn(worker(queue, "conversation", cx, |cx, key| {
             async move { conversation::reconcile(&cx, &key).await }.boxed()
         }));
     }
     for _ in 0..4 {
         let cx = Arc::clone(cx);
         let queue = cx.pool_queue.clone();
-        tokio::spawn(worker(queue, "pool", cx, |cx, key| async move { pool::reconcile(&cx, &key).await }.boxed()));
+        workers.spawn(worker(queue, "pool", cx, |cx, key| async move { pool::reconcile(&cx, &key).await }.boxed()));
     }
+    workers
 }
 
 async fn worker(

@@ -186,7 +186,7 @@ async fn lead(
     filled.send_replace(Some(Arc::clone(&cx)));
     health.set_ready();
     metrics.leader.set(1);
-    dispatch::work(&cx);
+    let _workers = dispatch::work(&cx);
     let _sweep = AbortOnDrop(tokio::spawn(conversation::sweep_orphans(Arc::clone(&cx))));
     let _keep = AbortOnDrop(tokio::spawn(dispatch::housekeeping(Arc::clone(&cx))));
     let mut watches = watches;

@@ -106,10 +106,10 @@ impl Draft {
 
     fn bound(&mut self, sandbox: &BoundSandbox, view: &ConversationView) {
         self.accepted();
-        let message = match (sandbox.warm, sandbox.restarts) {
-            (_, 1..) => "the sandbox was started again and has its keys back",
-            (true, _) => "a warm sandbox is ready",
-            (false, _) => "the sandbox is ready",
+        let message = match (&self.status.sandbox, sandbox.warm) {
+            (Some(_), _) => "the sandbox was started again and has its keys back",
+            (None, true) => "a warm sandbox is ready",
+            (None, false) => "the sandbox is ready",
         };
         self.set(READY, "True", "SandboxReady", message);
         if view.wants_start && !self.has(STARTED) {
@@ -328,6 +328,9 @@ mod tests {
         let (phase, conditions, _) = step(2, News::Bound(BoundSandbox { warm: true, ..BoundSandbox::default() }));
         assert_eq!(phase, "Starting");
         assert_eq!(conditions, ["Accepted=True Accepted", "Ready=True SandboxReady", "Started=False Pending"]);
+        let again = BoundSandbox { warm: true, restarts: 1, ..BoundSandbox::default() };
+        let (_, _, again) = step(2, News::Bound(again));
+        assert_eq!(again.conditions[1].message, "the sandbox was started again and has its keys back");
         let (phase, _, _) = step(3, News::Started { with_message: true });
         assert_eq!(phase, "Running");
         let (_, before, same) = step(4, News::Report(&report(ExecutionStatus::Running)));
