@@ -44,6 +44,8 @@ pub(crate) trait Adapter: Send + Sync + 'static {
     /// How its answers are read.
     type Reading: Reading;
     const FRAMING: Framing = Framing::Sse;
+    /// Whether it takes images as bytes only.
+    const INLINE_IMAGES: bool = false;
 
     fn setup(&self) -> &Setup;
 

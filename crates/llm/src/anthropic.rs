@@ -10,7 +10,7 @@ mod thinking;
 pub(crate) use self::{
     request::whole,
     response::Assembly,
-    thinking::{ask_to_think, is_signed},
+    thinking::{ask_to_think, ends_in_unsigned_calls, is_signed},
 };
 
 use reqwest::header::{HeaderMap, HeaderValue};

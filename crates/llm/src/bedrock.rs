@@ -36,6 +36,7 @@ impl Bedrock {
 impl Adapter for Bedrock {
     type Reading = Assembly;
     const FRAMING: Framing = Framing::Aws;
+    const INLINE_IMAGES: bool = true;
 
     fn setup(&self) -> &Setup {
         &self.setup

@@ -20,6 +20,7 @@ use crate::{
     failure,
     frames::{self, Limits},
     http::chain,
+    images::Images,
     retry::Retry,
 };
 
@@ -36,6 +37,7 @@ pub(crate) struct Caller<A> {
     headers: HeaderMap,
     retry: Retry,
     http: Client,
+    images: Images,
 }
 
 impl<A: Adapter> Caller<A> {
@@ -44,7 +46,7 @@ impl<A: Adapter> Caller<A> {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         add_extra_headers(&mut headers, adapter.setup())?;
         let retry = Retry::of(&adapter.setup().config);
-        Ok(Self { adapter, headers, retry, http })
+        Ok(Self { adapter, headers, retry, http, images: Images::default() })
     }
 
     fn setup(&self) -> &Setup {
@@ -59,6 +61,12 @@ impl<A: Adapter> Caller<A> {
             reasoning: true,
             streamed: pieces.sink.is_some(),
         };
+        let inlined = if abilities.images && (A::INLINE_IMAGES || abilities.inline_images) {
+            self.images.inlined(request, &self.http).await
+        } else {
+            None
+        };
+        let request = inlined.as_ref().unwrap_or(request);
         let mut number = 1;
         loop {
             let error = match self.attempt(request, plan, &mut pieces).await {

@@ -3,6 +3,8 @@
 mod answers;
 mod cases;
 mod histories;
+mod noise;
+mod reference;
 mod switching;
 mod validity;
 

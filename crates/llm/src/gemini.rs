@@ -28,6 +28,7 @@ impl Gemini {
 
 impl Adapter for Gemini {
     type Reading = Assembly;
+    const INLINE_IMAGES: bool = true;
 
     fn setup(&self) -> &Setup {
         &self.setup

@@ -20,6 +20,7 @@ mod frames;
 mod gemini;
 mod history;
 mod http;
+mod images;
 mod models;
 mod openai;
 mod pricing;

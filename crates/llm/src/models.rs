@@ -124,7 +124,7 @@ pub(crate) struct Abilities {
     pub(crate) cache_marks: bool,
     pub(crate) cache_retention: bool,
     pub(crate) images: bool,
-    /// Whether images must carry their bytes.
+    /// Whether images must carry their bytes, whatever the interface takes.
     pub(crate) inline_images: bool,
     pub(crate) responses: bool,
     /// Tokens, 0 when unknown.

@@ -201,7 +201,7 @@ const BARE: [(&str, &str); 2] = [("claude-", "anthropic"), ("gemini-", "gemini")
 
 /// Last of the variables a key is looked for in.
 const ANY_KEY: &str = "LLM_API_KEY";
-const AZURE_VERSION: &str = "2025-02-01-preview";
+const AZURE_VERSION: &str = "2024-12-01-preview";
 
 /// Which of a provider's interfaces is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -514,7 +514,7 @@ mod tests {
             (
                 "azure/gpt-4o",
                 "https://r.openai.azure.com/",
-                "https://r.openai.azure.com/openai/deployments/gpt-4o/chat/completions?api-version=2025-02-01-preview",
+                "https://r.openai.azure.com/openai/deployments/gpt-4o/chat/completions?api-version=2024-12-01-preview",
             ),
             (
                 "azure/gpt-5",

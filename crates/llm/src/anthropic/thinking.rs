@@ -35,12 +35,14 @@ pub(crate) fn ask_to_think(setup: &Setup, history: &History<'_>, max_tokens: u64
     }
 }
 
-/// Whether the history ends in results of calls before which the model did not think.
-fn ends_in_unsigned_calls(history: &History<'_>) -> bool {
-    match history.turns.last() {
-        Some(Turn::Assistant { message, calls }) => !calls.is_empty() && !message.thinking_blocks.iter().any(is_signed),
-        _ => false,
-    }
+/// Whether the last thing the model said are calls before which it did not think. What the user said since stands in one message
+/// with their results and does not end the loop.
+pub(crate) fn ends_in_unsigned_calls(history: &History<'_>) -> bool {
+    let last = history.turns.iter().rev().find_map(|turn| match turn {
+        Turn::Assistant { message, calls } => Some((message, calls)),
+        Turn::User(_) => None,
+    });
+    last.is_some_and(|(message, calls)| !calls.is_empty() && !message.thinking_blocks.iter().any(is_signed))
 }
 
 /// Whether a stored block is Claude's own and carries what proves it, so that it can be sent back.

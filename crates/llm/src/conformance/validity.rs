@@ -149,7 +149,7 @@ fn sides(turns: &Value, content: &str, model: &str, read: impl Fn(&Value) -> Par
         }
         open = next;
     }
-    if list(turns).len() % 2 == 0 {
+    if list(turns).len().is_multiple_of(2) {
         faults.push("the user does not have the last word".to_owned());
     }
     faults

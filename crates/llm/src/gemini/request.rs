@@ -16,8 +16,8 @@ use crate::{
 /// Members that the reader of the answer depends on; `litellm_extra_body` cannot change them.
 const OURS: [&str; 1] = ["contents"];
 
-/// What Google lets stand for a signature where another model made the call.
-const NOT_SIGNED: &str = "skip_thought_signature_validator";
+/// What Google lets stand for a signature where another model made the call: `skip_thought_signature_validator` in base64.
+const NOT_SIGNED: &str = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=";
 
 /// What a body depends on beside the request.
 pub(super) struct Rendering<'a> {
@@ -109,6 +109,12 @@ impl Rendering<'_> {
         !["gemini-1", "gemini-2", "gemma"].iter().any(|old| name.contains(old))
     }
 
+    /// Earlier generations tell calls apart by their order alone.
+    fn numbered(&self, call: &Call<'_>, members: [(&str, Value); 2]) -> Map<String, Value> {
+        let id = self.signs_calls().then(|| ("id", json!(call.id)));
+        id.into_iter().chain(members).map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+
     fn parts(&self, content: &[Content]) -> Vec<Value> {
         content
             .iter()
@@ -142,7 +148,7 @@ impl Rendering<'_> {
         let any_signed = calls.iter().any(|call| signature(&call.call.id).is_some());
         for (number, call) in calls.iter().enumerate() {
             let mut part = Map::new();
-            set(&mut part, "functionCall", json!({"id": call.id, "name": call.name, "args": call.input()}));
+            set(&mut part, "functionCall", self.numbered(call, [("name", json!(call.name)), ("args", call.input())]));
             let made_up = || (number == 0 && !any_signed && self.signs_calls()).then_some(NOT_SIGNED);
             set(&mut part, "thoughtSignature", json!(signature(&call.call.id).or_else(made_up)));
             parts.push(part.into());
@@ -154,7 +160,7 @@ impl Rendering<'_> {
     fn results(&self, calls: &[Call<'_>]) -> Vec<Value> {
         let result = |call: &Call<'_>| {
             let text = call.text(self.setup.config.max_message_chars);
-            json!({"functionResponse": {"id": call.id, "name": call.name, "response": {"result": text}}})
+            json!({"functionResponse": self.numbered(call, [("name", json!(call.name)), ("response", json!({"result": text}))])})
         };
         let mut parts: Vec<Value> = calls.iter().map(result).collect();
         if self.setup.abilities.images {

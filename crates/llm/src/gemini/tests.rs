@@ -113,7 +113,7 @@ async fn calls_of_other_models_are_told_apart() {
     asked.messages.push(called);
     let (_, seen) = ask([Turn::text("x")], |_| {}, &asked, false).await;
     let parts = &seen[0].body["contents"][1]["parts"];
-    assert_eq!(parts[0]["thoughtSignature"], "skip_thought_signature_validator");
+    assert_eq!(parts[0]["thoughtSignature"], "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=");
     assert_eq!(parts[1].get("thoughtSignature"), None);
     let older = |config: &mut LlmConfig| config.model = "gemini/gemini-2.5-pro".to_owned();
     let (_, seen) = ask([Turn::text("x")], older, &asked, false).await;

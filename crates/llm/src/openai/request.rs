@@ -7,7 +7,9 @@ use super::caching;
 use crate::{
     LlmRequest, OfferedTool,
     adapter::{Attempt, Setup, add_extra_body, set},
+    anthropic::{ends_in_unsigned_calls, is_signed},
     history::{Call, History, Turn, images, text},
+    models::Thinking,
 };
 
 /// Members that the reader of the answer depends on; `litellm_extra_body` cannot change them.
@@ -23,11 +25,13 @@ impl Rendering<'_> {
     pub(super) fn members(&self, request: &LlmRequest) -> Map<String, Value> {
         let mut body = Map::new();
         set(&mut body, "model", self.setup.endpoint.model.as_str());
-        set(&mut body, "messages", self.messages(request));
+        let history = History::of(&request.messages, self.setup.endpoint.provider.call_ids);
+        let thinks = self.thinks(&history);
+        set(&mut body, "messages", self.messages(&history, thinks));
         if !request.tools.is_empty() {
             set(&mut body, "tools", request.tools.iter().map(tool).collect::<Value>());
         }
-        for (name, value) in self.parameters(!request.tools.is_empty()) {
+        for (name, value) in self.parameters(!request.tools.is_empty(), thinks) {
             set(&mut body, name, value);
         }
         if self.attempt.streamed {
@@ -39,12 +43,12 @@ impl Rendering<'_> {
     }
 
     /// With `drop_params` off everything that is configured is sent, whatever the table says about the model.
-    fn parameters(&self, with_tools: bool) -> Vec<(&'static str, Value)> {
+    fn parameters(&self, with_tools: bool, thinks: bool) -> Vec<(&'static str, Value)> {
         let Setup { config, endpoint, abilities, stop } = self.setup;
         let sampling = abilities.sampling || !config.drop_params;
         let sampled = |value: Option<f64>| if sampling { json!(value) } else { Value::Null };
         let top_k = endpoint.provider.takes_top_k || !config.drop_params;
-        let effort = abilities.reasoning_effort && (abilities.effort_beside_tools || !with_tools);
+        let effort = thinks && abilities.reasoning_effort && (abilities.effort_beside_tools || !with_tools);
         let when = |condition: bool, value: Value| if condition { value } else { Value::Null };
         let mut parameters = vec![
             ("temperature", sampled(self.attempt.temperature)),
@@ -62,16 +66,26 @@ impl Rendering<'_> {
             parameters.push(("usage", json!({"include": true})));
         } else {
             parameters.push(("reasoning_effort", when(effort, json!(config.reasoning_effort))));
-            parameters.push(("thinking", json!(abilities.thinking_budget(config))));
+            parameters.push(("thinking", when(thinks, json!(abilities.thinking_budget(config)))));
         }
         parameters
     }
 
-    fn messages(&self, request: &LlmRequest) -> Vec<Value> {
-        let history = History::of(&request.messages, self.setup.endpoint.provider.call_ids);
-        let mut rendered = Vec::with_capacity(request.messages.len() + 1);
+    /// Whether the model is asked to think. Claude cannot go on with a loop of calls that began without; OpenRouter sees to that
+    /// itself.
+    fn thinks(&self, history: &History<'_>) -> bool {
+        let by_budget = matches!(self.setup.abilities.thinking, Thinking::Budget | Thinking::Effort);
+        is_openrouter(self.setup) || !(self.is_claude() && by_budget && ends_in_unsigned_calls(history))
+    }
+
+    fn is_claude(&self) -> bool {
+        self.setup.endpoint.model.to_ascii_lowercase().contains("claude")
+    }
+
+    fn messages(&self, history: &History<'_>, thinks: bool) -> Vec<Value> {
+        let mut rendered = Vec::with_capacity(history.turns.len() + 1);
         if !history.system.is_empty() {
-            rendered.push(json!({"role": "system", "content": self.system(&history)}));
+            rendered.push(json!({"role": "system", "content": self.system(history)}));
         }
         for turn in &history.turns {
             match turn {
@@ -79,7 +93,7 @@ impl Rendering<'_> {
                     rendered.push(json!({"role": "user", "content": self.user_content(&message.content)}));
                 }
                 Turn::Assistant { message, calls } => {
-                    rendered.push(self.assistant(message, calls));
+                    rendered.push(self.assistant(message, calls, thinks));
                     rendered.extend(calls.iter().map(|call| self.tool_result(call)));
                     self.add_images(calls, &mut rendered);
                 }
@@ -114,7 +128,7 @@ impl Rendering<'_> {
             .collect()
     }
 
-    fn assistant(&self, message: &Message, calls: &[Call<'_>]) -> Value {
+    fn assistant(&self, message: &Message, calls: &[Call<'_>], thinks: bool) -> Value {
         let mut json = Map::new();
         let text = text(&message.content);
         set(&mut json, "role", "assistant");
@@ -140,12 +154,9 @@ impl Rendering<'_> {
             if !details.is_empty() {
                 set(&mut json, "reasoning_details", json!(details));
             }
-        } else if self.setup.endpoint.model.to_ascii_lowercase().contains("claude") {
-            let signed: Vec<_> = message
-                .thinking_blocks
-                .iter()
-                .filter(|block| self.attempt.reasoning && crate::anthropic::is_signed(block))
-                .collect();
+        } else if self.is_claude() && thinks {
+            let signed: Vec<_> =
+                message.thinking_blocks.iter().filter(|block| self.attempt.reasoning && is_signed(block)).collect();
             if !signed.is_empty() {
                 set(&mut json, "thinking_blocks", json!(signed));
             }
@@ -294,6 +305,22 @@ mod tests {
         assert_eq!(blind["messages"][1]["content"], "look");
         let kimi = rendered(|config| config.model = "kimi-k2-thinking".to_owned(), &conversation(), false);
         assert_eq!(kimi["messages"][2]["reasoning_content"], "hm");
+    }
+
+    #[test]
+    fn claude_is_not_asked_to_think_in_loops_that_began_without() {
+        let claude = |config: &mut LlmConfig| config.model = "litellm_proxy/claude-sonnet-4-5".to_owned();
+        let body = rendered(claude, &conversation(), false);
+        assert_eq!(body["thinking"], json!({"type": "enabled", "budget_tokens": 63_999}), "the loop is over");
+        let mut in_loop = conversation();
+        in_loop.messages.truncate(5);
+        in_loop.messages.push(Message::new(Role::User, vec![Content::text("hurry")]));
+        let body = rendered(claude, &in_loop, false);
+        assert_eq!((body.get("thinking"), body.get("reasoning_effort")), (None, None));
+        in_loop.messages[2].thinking_blocks = vec![json!({"type": "thinking", "thinking": "t", "signature": "s"})];
+        let body = rendered(claude, &in_loop, false);
+        assert_eq!(body["reasoning_effort"], "high");
+        assert_eq!(body["messages"][2]["thinking_blocks"], json!(in_loop.messages[2].thinking_blocks));
     }
 
     #[test]

@@ -131,7 +131,7 @@ async fn failures_inside_streams_have_their_names() {
             "LLMContextWindowExceedError",
         ),
     ] {
-        let model = ScriptedModel::start([events(&[event.clone()])]).await;
+        let model = ScriptedModel::start([events(std::slice::from_ref(&event))]).await;
         let error = ask(&model, |config| config.num_retries = 1, &request(), true).await.0.unwrap_err();
         assert_eq!(error.code(), code, "{event}: {error}");
     }
