@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use url::Url;
 
 use crate::{
-    Delta, DeltaSink, LlmError, LlmRequest, answer::Answer, failure::Reported, models::Abilities, providers::Endpoint,
+    Delta, DeltaSink, LlmError, LlmRequest, answer::Answer, endpoint::Endpoint, failure::Reported, models::Abilities,
 };
 
 /// Everything a provider's adapter is made from.

@@ -10,12 +10,13 @@ use crate::{
     anthropic::Anthropic,
     bedrock::Bedrock,
     caller::Caller,
+    endpoint::{Endpoint, Mode},
     gemini::Gemini,
     http::http_client,
     models::Abilities,
     openai::OpenAi,
     prompted::{self, Prompted},
-    providers::{Endpoint, Interface, Mode},
+    providers::Interface,
     responses::Responses,
 };
 

@@ -13,6 +13,7 @@ mod caller;
 pub mod client;
 #[cfg(test)]
 mod conformance;
+mod endpoint;
 pub mod error;
 mod factory;
 mod failure;

@@ -14,9 +14,10 @@ use crate::{
     LlmError, LlmRequest,
     adapter::{Adapter, Attempt, Setup},
     caller::secret_header,
+    endpoint::Endpoint,
     failure::Reported,
     models::Thinking,
-    providers::{Endpoint, Interface},
+    providers::Interface,
 };
 
 /// Lets Claude think between its calls; needed beside a thinking budget.

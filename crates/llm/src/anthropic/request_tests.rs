@@ -3,7 +3,7 @@
 use openhands_protocol::{LlmConfig, Role, ToolCall, secret::SecretText};
 
 use super::*;
-use crate::{models::Abilities, providers::Endpoint};
+use crate::{endpoint::Endpoint, models::Abilities};
 
 fn rendered(change: impl FnOnce(&mut LlmConfig), request: &LlmRequest) -> Value {
     let mut config = LlmConfig {

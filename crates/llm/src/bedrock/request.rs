@@ -61,6 +61,8 @@ impl Rendering<'_> {
                 Thinking::Effort | Thinking::Not => {}
             }
             set(&mut more, "thinking", thinking);
+            // The interface's own figures do not tell reasoning apart.
+            set(&mut body, "additionalModelResponseFieldPaths", json!(["/usage/output_tokens_details"]));
         } else if abilities.reasoning_effort && !is_claude {
             set(&mut more, "reasoning_effort", json!(config.reasoning_effort));
         }

@@ -8,6 +8,9 @@ use crate::{
     anthropic,
 };
 
+/// The member with what the model said beside the interface.
+const MORE: &str = "additionalModelResponseFields";
+
 /// What is there of an answer.
 #[derive(Debug, Default)]
 pub(crate) struct Assembly {
@@ -23,7 +26,7 @@ impl Reading for Assembly {
         let document = json!({
             "content": content.iter().map(block).collect::<Value>(),
             "stop_reason": document.get("stopReason"),
-            "usage": usage(document.get("usage")),
+            "usage": usage(document.get("usage"), document.get(MORE)),
         });
         Some(Self { inner: anthropic::Assembly::of_document(&document)?, ..Self::default() })
     }
@@ -51,10 +54,11 @@ impl Reading for Assembly {
             }
             "messageStop" => {
                 let delta = json!({"stop_reason": event.get("stopReason")});
-                self.inner.take(&json!({"type": "message_delta", "delta": delta}), pieces);
+                let usage = usage(None, event.get(MORE));
+                self.inner.take(&json!({"type": "message_delta", "delta": delta, "usage": usage}), pieces);
             }
             "metadata" => {
-                self.inner.take(&json!({"type": "message_delta", "usage": usage(event.get("usage"))}), pieces);
+                self.inner.take(&json!({"type": "message_delta", "usage": usage(event.get("usage"), None)}), pieces);
                 self.over = true;
             }
             _ => {}
@@ -117,7 +121,8 @@ fn delta(part: &Value) -> (&'static str, Value) {
     }
 }
 
-fn usage(usage: Option<&Value>) -> Value {
+/// `more` is where the model's own figures are, of which only the reasoning is taken.
+fn usage(usage: Option<&Value>, more: Option<&Value>) -> Value {
     let mut figures = Map::new();
     for (theirs, ours) in [
         ("inputTokens", "input_tokens"),
@@ -128,6 +133,9 @@ fn usage(usage: Option<&Value>) -> Value {
         if let Some(count) = usage.and_then(|usage| usage.get(theirs)) {
             figures.insert(ours.to_owned(), count.clone());
         }
+    }
+    if let Some(details) = more.and_then(|more| more.pointer("/usage/output_tokens_details")) {
+        figures.insert("output_tokens_details".to_owned(), details.clone());
     }
     figures.into()
 }

@@ -63,6 +63,7 @@ async fn bearer_tokens_come_from_their_variable() {
             "messages": [{"role": "user", "content": [{"text": "hi"}, {"cachePoint": {"type": "default"}}]}],
             "system": [{"text": "static"}, {"cachePoint": {"type": "default"}}, {"text": "dynamic"}],
             "inferenceConfig": {"maxTokens": 16_384},
+            "additionalModelResponseFieldPaths": ["/usage/output_tokens_details"],
             "additionalModelRequestFields": {
                 "output_config": {"effort": "high"},
                 "thinking": {"type": "adaptive", "display": "summarized"},

@@ -29,8 +29,8 @@ pub(super) struct Case {
     pub(super) mark: &'static str,
     /// How an inline image looks in the body.
     pub(super) image: &'static str,
-    /// Whether usage tells written cache and reasoning.
-    pub(super) tells: (bool, bool),
+    /// Whether usage tells what was written to the cache.
+    pub(super) tells_written: bool,
 }
 
 const BEARER: (&str, &str) = ("authorization", "Bearer test-key");
@@ -46,7 +46,7 @@ pub(super) const fn chat() -> Case {
         signs: "",
         mark: "",
         image: IMAGE_URL,
-        tells: (true, true),
+        tells_written: true,
     }
 }
 
@@ -83,7 +83,7 @@ pub(super) const fn anthropic() -> Case {
         signs: "claude",
         mark: MARK,
         image: r#"{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AA=="}}"#,
-        tells: (true, true),
+        tells_written: true,
     }
 }
 
@@ -96,7 +96,7 @@ pub(super) const fn gemini() -> Case {
         signs: "gemini",
         mark: "",
         image: r#"{"inlineData":{"mimeType":"image/png","data":"AA=="}}"#,
-        tells: (false, true),
+        tells_written: false,
     }
 }
 
@@ -109,7 +109,7 @@ pub(super) const fn bedrock() -> Case {
         signs: "claude",
         mark: r#"{"cachePoint":{"type":"default"}}"#,
         image: r#"{"image":{"format":"png","source":{"bytes":"AA=="}}}"#,
-        tells: (true, false),
+        tells_written: true,
     }
 }
 

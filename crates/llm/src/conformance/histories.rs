@@ -10,10 +10,11 @@ use crate::{
     adapter::{Adapter, Attempt, Setup},
     anthropic::Anthropic,
     bedrock::Bedrock,
+    endpoint::{Endpoint, Mode},
     gemini::Gemini,
     models::Abilities,
     openai::OpenAi,
-    providers::{Endpoint, Interface, Mode},
+    providers::Interface,
     responses::Responses,
 };
 

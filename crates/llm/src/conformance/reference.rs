@@ -54,7 +54,7 @@ fn conversation(model: &str) -> LlmRequest {
 /// One form for what means the same.
 fn normal(model: &str, body: Value) -> Value {
     let Value::Object(mut body) = in_camel_case(body) else { panic!("no object") };
-    for member in ["tools", "toolConfig", "additionalModelResponseFieldPaths", "usage"] {
+    for member in ["tools", "toolConfig", "usage"] {
         body.remove(member);
     }
     // One limit under three names.

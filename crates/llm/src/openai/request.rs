@@ -209,7 +209,7 @@ mod tests {
     use openhands_protocol::{LlmConfig, Role, ToolCall, secret::SecretText};
 
     use super::*;
-    use crate::{models::Abilities, providers::Endpoint};
+    use crate::{endpoint::Endpoint, models::Abilities};
 
     fn rendered(change: impl FnOnce(&mut LlmConfig), request: &LlmRequest, streamed: bool) -> Value {
         let mut config = LlmConfig {

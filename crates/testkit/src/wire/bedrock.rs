@@ -23,6 +23,9 @@ pub(super) fn document(turn: &Turn) -> String {
     let message = json!({"role": "assistant", "content": content});
     let mut document =
         json!({"output": {"message": message}, "stopReason": stop_reason(turn), "metrics": {"latencyMs": 1}});
+    if let Some(more) = more(turn) {
+        document["additionalModelResponseFields"] = more;
+    }
     if let Some(usage) = usage(turn) {
         document["usage"] = usage;
     }
@@ -56,7 +59,8 @@ pub(super) fn stream(turn: &Turn) -> Vec<u8> {
         block(Some(json!({"toolUse": {"toolUseId": call.id, "name": call.name}})), deltas);
     }
     if turn.finish_reason.is_some() {
-        events.push(("messageStop", json!({"stopReason": stop_reason(turn)})));
+        let stop = json!({"stopReason": stop_reason(turn), "additionalModelResponseFields": more(turn)});
+        events.push(("messageStop", stop));
     }
     if let Some(usage) = usage(turn) {
         events.push(("metadata", json!({"usage": usage, "metrics": {"latencyMs": 1}})));
@@ -75,6 +79,12 @@ fn stop_reason(turn: &Turn) -> Option<&str> {
         "length" => "max_tokens",
         other => other,
     })
+}
+
+/// Reasoning, which the usage does not tell apart.
+fn more(turn: &Turn) -> Option<Value> {
+    let reasoning = Figures::of(turn)?.reasoning;
+    Some(json!({"usage": {"output_tokens_details": {"thinking_tokens": reasoning}}}))
 }
 
 fn usage(turn: &Turn) -> Option<Value> {
