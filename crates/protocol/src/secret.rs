@@ -9,7 +9,8 @@ use serde_json::Value;
 pub const MASK: &str = "**********";
 
 /// Names of the members that hold secrets in an agent's JSON, at any depth (F1-LLM-03).
-pub const LLM_SECRET_MEMBERS: [&str; 4] = ["api_key", "aws_access_key_id", "aws_secret_access_key", "aws_session_token"];
+pub const LLM_SECRET_MEMBERS: [&str; 4] =
+    ["api_key", "aws_access_key_id", "aws_secret_access_key", "aws_session_token"];
 
 /// A secret string: never shown by `Debug`, and written as [`MASK`] unless asked for by [`SecretText::expose`].
 #[derive(Clone, PartialEq, Eq)]
@@ -73,7 +74,8 @@ mod tests {
 
     #[test]
     fn nested_keys_are_mapped_and_nothing_else() {
-        let mut agent = json!({"llm": {"api_key": "k", "model": "m"}, "condenser": {"llm": {"api_key": null}}, "x": ["k"]});
+        let mut agent =
+            json!({"llm": {"api_key": "k", "model": "m"}, "condenser": {"llm": {"api_key": null}}, "x": ["k"]});
         map_llm_secrets(&mut agent, &mut |_| Some(MASK.to_owned()));
         assert_eq!(
             agent,
