@@ -8,6 +8,8 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
+use rustix::fs::OFlags;
+
 use crate::{error::StoreError, event_name::TEMPORARY_PREFIX};
 
 /// A name for an unfinished file, unique on this machine while this process lives.
@@ -65,13 +67,20 @@ pub fn create_private_dir(dir: &Path) -> Result<(), StoreError> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(StoreError::io("create", dir))
 }
 
-/// Reads a file of at most `limit` bytes; `None` when it does not exist.
+/// Reads a file of at most `limit` bytes; `None` when it does not exist. Blocks on nothing but the disk: a pipe or a device
+/// that somebody put in the file's place is refused, because to open or read it could take for ever.
 pub(crate) fn read_bounded(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, StoreError> {
-    let file = match File::open(path) {
+    // Without the flag the opening of a pipe waits for its other end.
+    let without_waiting = OFlags::NONBLOCK.bits().cast_signed();
+    let file = match OpenOptions::new().read(true).custom_flags(without_waiting).open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(StoreError::io("open", path)(error)),
     };
+    if !file.metadata().map_err(StoreError::io("look at", path))?.is_file() {
+        let error = io::Error::new(io::ErrorKind::InvalidInput, "not a regular file");
+        return Err(StoreError::io("read", path)(error));
+    }
     let mut bytes = Vec::new();
     let read = file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(StoreError::io("read", path))?;
     if read as u64 > limit {
@@ -86,5 +95,20 @@ pub(crate) fn off_the_workers(work: impl FnOnce() + Send + 'static) {
     match tokio::runtime::Handle::try_current() {
         Ok(runtime) => drop(runtime.spawn_blocking(work)),
         Err(_) => drop(std::thread::spawn(work)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipe_in_the_place_of_a_file_is_refused_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("meta.json");
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        let (answer, answered) = std::sync::mpsc::channel();
+        std::thread::spawn(move || answer.send(read_bounded(&path, 10).is_err()));
+        assert_eq!(answered.recv_timeout(std::time::Duration::from_secs(20)), Ok(true));
     }
 }
