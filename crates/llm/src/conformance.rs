@@ -3,6 +3,7 @@
 mod answers;
 mod cases;
 mod histories;
+mod many;
 mod noise;
 mod reference;
 mod switching;

@@ -14,6 +14,7 @@ pub mod git;
 pub mod id;
 pub mod init;
 pub mod llm;
+pub mod llm_variables;
 pub mod metrics;
 pub mod page;
 pub mod policy;

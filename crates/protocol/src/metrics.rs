@@ -40,6 +40,21 @@ impl TokenUsage {
     }
 }
 
+impl TokenUsage {
+    /// What came since an earlier state of the same sum; window and latest call are today's.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            prompt_tokens: self.prompt_tokens.saturating_sub(earlier.prompt_tokens),
+            completion_tokens: self.completion_tokens.saturating_sub(earlier.completion_tokens),
+            cache_read_tokens: self.cache_read_tokens.saturating_sub(earlier.cache_read_tokens),
+            cache_write_tokens: self.cache_write_tokens.saturating_sub(earlier.cache_write_tokens),
+            reasoning_tokens: self.reasoning_tokens.saturating_sub(earlier.reasoning_tokens),
+            ..self.clone()
+        }
+    }
+}
+
 /// The sums of one usage id (`MetricsSnapshot` on the wire).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -75,6 +90,39 @@ impl MetricsSnapshot {
     }
 }
 
+impl MetricsSnapshot {
+    /// Adds the sums of another usage id or process.
+    pub fn merge(&mut self, other: &Self) {
+        self.accumulated_cost += other.accumulated_cost;
+        self.max_budget_per_task = self.max_budget_per_task.or(other.max_budget_per_task);
+        if let Some(usage) = &other.accumulated_token_usage {
+            self.accumulated_token_usage
+                .get_or_insert_with(|| TokenUsage { model: usage.model.clone(), ..TokenUsage::default() })
+                .add(usage);
+        }
+    }
+
+    /// What came since an earlier state of the same sums.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let usage = match (&self.accumulated_token_usage, &earlier.accumulated_token_usage) {
+            (Some(now), Some(then)) => Some(now.since(then)),
+            (now, _) => now.clone(),
+        };
+        Self {
+            accumulated_cost: (self.accumulated_cost - earlier.accumulated_cost).max(0.0),
+            accumulated_token_usage: usage,
+            ..self.clone()
+        }
+    }
+
+    /// Whether more was spent than the budget allows; never without a budget.
+    #[must_use]
+    pub fn is_over_budget(&self) -> bool {
+        self.max_budget_per_task.is_some_and(|budget| self.accumulated_cost > budget)
+    }
+}
+
 /// The sums of a conversation, by usage id.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -96,5 +144,38 @@ impl ConversationStats {
             }
         }
         Some(sum)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_merge_and_differ() {
+        let call = |tokens: u64| TokenUsage {
+            model: "m".to_owned(),
+            prompt_tokens: tokens,
+            completion_tokens: 1,
+            context_window: 100,
+            per_turn_token: tokens + 1,
+            ..TokenUsage::default()
+        };
+        let mut sums = MetricsSnapshot { max_budget_per_task: Some(0.5), ..MetricsSnapshot::default() };
+        sums.add(0.25, &call(10));
+        let earlier = sums.clone();
+        sums.add(0.25, &call(20));
+        assert!(!sums.is_over_budget());
+        let since = sums.since(&earlier);
+        assert!((since.accumulated_cost - 0.25).abs() < 1e-12);
+        assert_eq!(since.accumulated_token_usage, Some(call(20)));
+        let mut all = MetricsSnapshot::default();
+        all.merge(&sums);
+        all.merge(&earlier);
+        let usage = all.accumulated_token_usage.clone().unwrap();
+        assert_eq!((usage.prompt_tokens, usage.completion_tokens, usage.per_turn_token), (40, 3, 11));
+        assert!(all.is_over_budget(), "0.75 of 0.5");
+        assert_eq!(sums.since(&MetricsSnapshot::default()), sums);
+        assert!(!MetricsSnapshot::default().is_over_budget());
     }
 }
