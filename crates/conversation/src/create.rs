@@ -74,8 +74,7 @@ pub(crate) async fn create(
         let static_prompt = prompt::static_prompt(&prompt_agent).map_err(invalid)?;
         make_working_dir(&work)
             .map_err(|error| CreateError::invalid("workspace.working_dir", format!("cannot be made: {error}")))?;
-        make_dir(&claimed)?;
-        let lease = acquire(&claimed, to_claim.as_ref()).map_err(CreateError::Lease)?;
+        let lease = claim_dir(&claimed, to_claim.as_ref())?;
         let log = EventLog::open(&claimed)?;
         log.guard(lease.clone());
         Ok::<_, CreateError>((static_prompt, lease, log))
@@ -104,8 +103,11 @@ pub(crate) async fn create(
     };
     if let Err(error) = made.await {
         task.closing.cancel();
+        if !task.lease.is_lost() {
+            // Before the release: afterwards the directory may be another server's.
+            let _ = fs::remove_dir_all(dir);
+        }
         let _ = task.lease.release();
-        let _ = fs::remove_dir_all(dir);
         return Err(error.into());
     }
     let _ = fs::remove_file(dir.join(UNFINISHED));
@@ -148,8 +150,8 @@ pub(crate) fn make_working_dir(dir: &Path) -> io::Result<()> {
     fs::create_dir_all(dir)
 }
 
-/// An empty directory for the conversation, marked as unfinished.
-fn make_dir(dir: &Path) -> Result<(), CreateError> {
+/// An empty directory for the conversation, marked as unfinished and owned.
+fn claim_dir(dir: &Path, settings: Option<&crate::environment::LeaseSettings>) -> Result<Lease, CreateError> {
     let unfinished = dir.join(UNFINISHED);
     if dir.join("meta.json").exists() {
         return Err(CreateError::Exists);
@@ -157,14 +159,40 @@ fn make_dir(dir: &Path) -> Result<(), CreateError> {
     let io_error = |doing: &'static str| {
         move |source: io::Error| StoreError::Io { doing, path: dir.to_owned(), source: Arc::new(source) }
     };
-    if unfinished.exists() {
-        fs::remove_dir_all(dir).map_err(io_error("remove what an unfinished creation left in"))?;
-    } else if fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some()) {
-        // Not ours to remove.
+    let left = unfinished.exists();
+    if !left {
+        if fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some()) {
+            // Not ours to remove.
+            return Err(CreateError::Exists);
+        }
+        create_private_dir(dir)?;
+        fs::write(&unfinished, b"").map_err(io_error("create a file in"))?;
+    }
+    // The mark may be that of a living server on the same storage: only the lease tells it from a crash.
+    let lease = acquire(dir, settings).map_err(CreateError::Lease)?;
+    if dir.join("meta.json").exists() {
+        let _ = lease.release();
         return Err(CreateError::Exists);
     }
-    create_private_dir(dir)?;
-    fs::write(&unfinished, b"").map_err(io_error("create a file in"))?;
+    if left {
+        remove_remains(dir).map_err(io_error("remove what an unfinished creation left in"))?;
+    }
+    Ok(lease)
+}
+
+/// Removes everything but the mark and the lease, which are in use.
+fn remove_remains(dir: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_name() == UNFINISHED || Lease::FILES.iter().any(|name| entry.file_name() == *name) {
+            continue;
+        }
+        if entry.file_type()?.is_dir() {
+            fs::remove_dir_all(entry.path())?;
+        } else {
+            fs::remove_file(entry.path())?;
+        }
+    }
     Ok(())
 }
 

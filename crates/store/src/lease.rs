@@ -56,6 +56,9 @@ struct Held {
 }
 
 impl Lease {
+    /// The names of the files that a lease keeps in the conversation's directory.
+    pub const FILES: [&str; 2] = [FILE, LOCK];
+
     /// Takes the lease of a conversation's directory, blocking. `ttl` zero turns leases off: the result holds nothing and is
     /// never lost. Taking one's own lease again renews it.
     ///

@@ -65,6 +65,19 @@ async fn an_unfinished_creation_begins_anew() {
 }
 
 #[tokio::test]
+async fn a_creation_in_progress_on_another_server_is_left_alone() {
+    let stage = Stage::new(vec![]);
+    let (mark, begun) = (stage.dir().join(".creating"), stage.dir().join("events"));
+    fs::create_dir_all(&begun).unwrap();
+    fs::write(mark, "").unwrap();
+    let other = openhands_store::LeaseOwner::new("other", "elsewhere", 1);
+    openhands_store::Lease::acquire(&stage.dir(), &other, std::time::Duration::from_secs(60)).unwrap();
+    let refused = Conversation::create(Arc::clone(&stage.env), &stage.dir(), stage.request()).await;
+    assert!(matches!(refused, Err(crate::CreateError::Lease(_))));
+    assert!(begun.exists(), "what the other server has written stays");
+}
+
+#[tokio::test]
 async fn an_acknowledged_initial_message_survives_with_its_id() {
     let stage = Stage::new(vec![Turn::Held(Box::new(Turn::Say("never"))), Turn::Say("bye")]);
     let request = NewConversation { initial_message: Some(SendMessage::text("go")), ..stage.request() };
