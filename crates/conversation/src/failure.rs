@@ -23,9 +23,10 @@ pub(crate) fn model_failed(error: &LlmError) -> Event {
         LlmError::ServiceUnavailable(_) | LlmError::Timeout(_) | LlmError::Internal(_) | LlmError::NoResponse(_) => {
             Classification::new("transient", true, "retry")
         }
-        LlmError::BadRequest(_) | LlmError::NotSupported(_) | LlmError::ContentPolicy(_) => {
-            Classification::new("config", false, "settings")
-        }
+        LlmError::BadRequest(_)
+        | LlmError::NotSupported(_)
+        | LlmError::ContentPolicy(_)
+        | LlmError::ContextWindowTooSmall(_) => Classification::new("config", false, "settings"),
         LlmError::ContextWindowExceeded(_) | LlmError::MalformedHistory(_) => {
             Classification::new("agent_action", true, "retry")
         }

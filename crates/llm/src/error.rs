@@ -28,6 +28,9 @@ pub enum LlmError {
     /// The prompt is longer than the model's context window.
     #[error("{0}")]
     ContextWindowExceeded(String),
+    /// The model's context window is too small for an agent; found when the client is made.
+    #[error("{0}")]
+    ContextWindowTooSmall(String),
     /// The provider refuses the history: calls and results do not fit together. Condensing it helps.
     #[error("{0}")]
     MalformedHistory(String),
@@ -59,6 +62,7 @@ impl LlmError {
             Self::Timeout(_) => "LLMTimeoutError",
             Self::BadRequest(_) | Self::NotSupported(_) => "LLMBadRequestError",
             Self::ContextWindowExceeded(_) => "LLMContextWindowExceedError",
+            Self::ContextWindowTooSmall(_) => "LLMContextWindowTooSmallError",
             Self::MalformedHistory(_) => "LLMMalformedConversationHistoryError",
             Self::ContentPolicy(_) => "LLMContentPolicyViolationError",
             Self::NoResponse(_) => "LLMNoResponseError",
