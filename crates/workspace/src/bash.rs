@@ -35,6 +35,8 @@ use self::{
 };
 use crate::environment::ToolEnvironment;
 
+/// Most bytes of each stream in the one answer of [`BashService::execute`], which is held in memory several times over.
+const ANSWER_BYTES: usize = 8 * 1024 * 1024;
 /// How long [`BashService::stop`] waits for the command to be over.
 const STOP_WAIT: Duration = Duration::from_secs(4);
 
@@ -156,7 +158,7 @@ impl BashService {
         self.launch(request, false).await
     }
 
-    /// Runs a command to its end and joins all its output into one event.
+    /// Runs a command to its end and joins its output into one event, up to 8 MiB of each stream.
     ///
     /// # Errors
     /// As [`Self::start`]. When the caller goes away the command goes on.
@@ -407,12 +409,28 @@ impl Sink for Recorder {
     }
 }
 
+/// One output from two that follow each other, at most [`ANSWER_BYTES`] of each stream; the notes in the last one always stay.
 fn join(before: BashOutput, next: BashOutput) -> BashOutput {
-    let text = |before: Option<String>, next: Option<String>| match (before, next) {
-        (Some(before), Some(next)) => Some(before + &next),
+    let last = next.exit_code.is_some();
+    let text = |before: Option<String>, next: Option<String>, limit: usize| match (before, next) {
+        (Some(mut before), Some(next)) => {
+            let room = limit.saturating_sub(before.len());
+            before.push_str(next.get(..next.floor_char_boundary(room)).unwrap_or_default());
+            Some(before)
+        }
         (before, next) => before.or(next),
     };
-    BashOutput { stdout: text(before.stdout, next.stdout), stderr: text(before.stderr, next.stderr), ..next }
+    let stdout = text(before.stdout, next.stdout, ANSWER_BYTES);
+    let mut stderr = text(before.stderr, next.stderr, if last { usize::MAX } else { ANSWER_BYTES });
+    // A character that does not fit leaves up to three bytes of room.
+    let full = |text: &Option<String>| text.as_ref().is_some_and(|text| text.len() > ANSWER_BYTES - 4);
+    if last && (full(&stdout) || full(&stderr)) {
+        output::add_line(
+            &mut stderr,
+            "[answer cut: the command's events hold the rest; write long output to a file]\n",
+        );
+    }
+    BashOutput { stdout, stderr, ..next }
 }
 
 async fn keep_only(retention: Duration, service: Weak<Inner>) {

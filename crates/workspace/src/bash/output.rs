@@ -83,7 +83,7 @@ impl Output {
     }
 }
 
-fn add_line(to: &mut Option<String>, line: &str) {
+pub(super) fn add_line(to: &mut Option<String>, line: &str) {
     let text = to.get_or_insert_default();
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');

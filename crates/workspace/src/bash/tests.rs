@@ -112,6 +112,19 @@ async fn long_output_comes_whole_in_pieces() {
 }
 
 #[tokio::test]
+async fn one_answer_is_bounded_while_the_events_hold_all() {
+    let (_directory, service) = service();
+    let bytes = 10 * 1024 * 1024;
+    let output = service.execute(request(&format!("head -c {bytes} /dev/zero | tr '\\0' x"))).await.unwrap();
+    assert_eq!((output.exit_code, output.stdout.as_ref().map(String::len)), (Some(0), Some(super::ANSWER_BYTES)));
+    let note = "[answer cut: the command's events hold the rest; write long output to a file]\n";
+    assert_eq!(output.stderr.as_deref(), Some(note));
+    let pieces = parsed(&service.search(outputs_of(output.command_id)).await.unwrap());
+    let joined: usize = pieces.iter().map(|piece| piece["stdout"].as_str().unwrap().len()).sum();
+    assert_eq!(joined, bytes);
+}
+
+#[tokio::test]
 async fn output_beyond_the_bound_is_dropped_and_said_so() {
     let (_directory, service) = service_with(|options| options.max_output_bytes = 10);
     let (code, stdout, stderr) = run(&service, "printf 0123456789abcde").await;
