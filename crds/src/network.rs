@@ -8,11 +8,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::schema;
 
-/// Present, even empty: a NetworkPolicy that denies all but this. In: the operator. Out: names, reports to the operator, and the
-/// open internet without the cluster's own ranges. The fields add to it. Absent: no policy is made.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// A NetworkPolicy that denies all but this, also when the section is absent. In: the operator. Out: names, reports to the
+/// operator, and the open internet without the cluster's own ranges. The fields add to it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("self.mode != 'Unmanaged' || (!has(self.llm) && !has(self.allow))")
+    .message("network.llm and network.allow need network.mode Restricted: with Unmanaged no policy is made"))]
 pub struct Network {
+    /// Who makes the policy.
+    #[serde(default)]
+    #[schemars(schema_with = "schema::network_mode")]
+    pub mode: NetworkMode,
     /// A model server inside the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub llm: Option<LlmPeer>,
@@ -20,6 +26,16 @@ pub struct Network {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["cidr"]))]
     pub allow: Vec<Range>,
+}
+
+/// Who sees to a sandbox's network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum NetworkMode {
+    /// The operator makes a NetworkPolicy.
+    #[default]
+    Restricted,
+    /// Somebody else does, or nobody.
+    Unmanaged,
 }
 
 /// Pods of a model server.

@@ -56,3 +56,8 @@ pub(crate) fn condition_status(_: &mut SchemaGenerator) -> Schema {
 pub(crate) fn policy(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "enum": ["PreferWarm", "WarmOnly", "ColdOnly"], "default": "PreferWarm" })
 }
+
+/// `network.mode` with its default.
+pub(crate) fn network_mode(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "enum": ["Restricted", "Unmanaged"], "default": "Restricted" })
+}

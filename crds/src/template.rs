@@ -70,7 +70,7 @@ pub struct SandboxTemplate {
     /// Whom it runs as.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub security_context: Option<SecurityContext>,
-    /// What it may reach, and who may reach it.
+    /// What it may reach, and who may reach it. Absent: the operator gets in; names, reports and the open internet are let out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
     /// Seconds between the order to stop and the kill; 30 by default.

@@ -78,7 +78,7 @@ pub struct Controller {
     /// When images of sandbox pods are pulled, unless their template says so.
     #[arg(long, env = "SANDBOX_IMAGE_PULL_POLICY", default_value = "IfNotPresent")]
     pub sandbox_image_pull_policy: PullPolicy,
-    /// Address ranges that sandboxes with a `network` section do not reach: the cluster's own, private and link-local ones.
+    /// Address ranges that restricted sandboxes do not reach: the cluster's own, private and link-local ones.
     #[arg(
         long,
         env = "CLUSTER_CIDRS",

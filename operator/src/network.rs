@@ -1,4 +1,4 @@
-//! The NetworkPolicy of sandboxes whose template has a `network` section: deny all but what is listed.
+//! The NetworkPolicy of sandboxes: deny all but what is listed, unless the template leaves the network to others.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,10 @@ use k8s_openapi::{
     },
 };
 use kube::api::ObjectMeta;
-use openhands_crds::network::Network;
+use openhands_crds::{
+    network::{Network, NetworkMode},
+    template::SandboxTemplate,
+};
 
 use crate::{
     api::{CallError, Kube},
@@ -37,6 +40,13 @@ pub struct Scope<'a> {
     pub selects: (&'a str, &'a str),
 }
 
+/// What a template asks for; `None` where the network is left to others.
+#[must_use]
+pub fn wanted(template: &SandboxTemplate) -> Option<Network> {
+    let network = template.network.clone().unwrap_or_default();
+    (network.mode == NetworkMode::Restricted).then_some(network)
+}
+
 /// Makes the policy so.
 ///
 /// # Errors
@@ -47,7 +57,7 @@ pub async fn ensure(kube: &Kube, scope: &Scope<'_>, network: &Network, options: 
     kube.apply(scope.namespace, &name, &policy).await.map(drop)
 }
 
-/// Deletes the policy of an owner whose template has no `network` section any more.
+/// Deletes the policy of an owner whose template leaves the network to others now.
 ///
 /// # Errors
 /// See [`CallError`].
@@ -152,6 +162,15 @@ mod tests {
         cli::{Cli, Command},
         pod::conversation_owner,
     };
+
+    #[test]
+    fn sandboxes_are_fenced_in_unless_the_template_says_otherwise() {
+        let of = |network| wanted(&SandboxTemplate { network, ..SandboxTemplate::default() });
+        let unmanaged = Network { mode: NetworkMode::Unmanaged, ..Network::default() };
+        assert_eq!(of(None), Some(Network::default()));
+        assert_eq!(of(Some(Network::default())), Some(Network::default()));
+        assert_eq!(of(Some(unmanaged)), None);
+    }
 
     #[test]
     fn all_is_denied_but_what_is_listed() {

@@ -34,14 +34,14 @@ pub(crate) async fn create(cx: &Context, view: &ConversationView, accepted: &Acc
             return Created::AtCap;
         }
     }
-    if let (None, Some(network)) = (&accepted.pool, &accepted.template.network) {
+    if let (None, Some(network)) = (&accepted.pool, network::wanted(&accepted.template)) {
         let scope = network::Scope {
             namespace: &view.key.namespace,
             name: &view.key.name,
             owner: conversation_owner(&view.key.name, &view.uid),
             selects: (names::CONVERSATION_UID, &view.uid),
         };
-        match network::ensure(&cx.kube, &scope, network, &cx.options).await {
+        match network::ensure(&cx.kube, &scope, &network, &cx.options).await {
             Ok(()) => {}
             Err(CallError::Refused(message)) => {
                 return Created::Refused(format!("the NetworkPolicy is refused: {message}"));

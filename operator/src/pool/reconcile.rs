@@ -74,7 +74,7 @@ async fn look(cx: &Context, pool: &Arc<PoolView>, remembered: &mut Remembered) -
 
 /// Makes the pool's NetworkPolicy what the template says; whether members may be made.
 async fn isolate(cx: &Context, pool: &PoolView, remembered: &mut Remembered) -> bool {
-    let network = pool.spec.template.network.as_ref();
+    let network = network::wanted(&pool.spec.template);
     let wanted = serde_json::to_string(&network).unwrap_or_default();
     if remembered.isolated.as_ref() == Some(&wanted) {
         return true;
@@ -82,7 +82,7 @@ async fn isolate(cx: &Context, pool: &PoolView, remembered: &mut Remembered) -> 
     if remembered.pause().is_some() {
         return false;
     }
-    let outcome = match network {
+    let outcome = match &network {
         None => match network::remove(&cx.refill, &pool.key.namespace, &pool.key.name, &pool.uid).await {
             // Without the right to look there is none of ours to remove.
             Err(CallError::Refused(_)) => Ok(()),
