@@ -10,6 +10,7 @@ use anyhow::{Result, bail};
 use clap::Subcommand;
 
 use crate::folders;
+use crate::image::rust::Profile;
 
 /// What is measured.
 #[derive(Debug, Subcommand)]
@@ -25,6 +26,9 @@ pub(crate) enum Command {
         /// Conversations at once
         #[arg(long, default_value_t = 50)]
         conversations: u32,
+        /// How our binary is built
+        #[arg(long, value_enum, default_value_t = Profile::Release)]
+        profile: Profile,
     },
     /// How fast warm claims are served on the development cluster
     Claims(claims::Options),
@@ -36,7 +40,9 @@ pub(crate) enum Command {
 /// The yardstick is missing or a measurement failed.
 pub(crate) fn run(command: &Command) -> Result<()> {
     match command {
-        Command::Server { alone, turns, conversations } => server::run(*alone, *turns, *conversations),
+        Command::Server { alone, turns, conversations, profile } => {
+            server::run(*alone, *turns, *conversations, *profile)
+        }
         Command::Claims(options) => claims::run(options),
     }
 }

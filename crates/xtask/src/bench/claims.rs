@@ -30,6 +30,9 @@ pub(crate) struct Options {
     /// Repetitions of each run
     #[arg(long, default_value_t = 3)]
     repetitions: u32,
+    /// How the binaries are built
+    #[arg(long, value_enum, default_value_t = Profile::Release)]
+    profile: Profile,
     /// Leave the cluster running
     #[arg(long)]
     keep: bool,
@@ -51,7 +54,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 }
 
 fn measure(options: &Options, bench: &std::path::Path, target: &Target) -> Result<()> {
-    let images = build::all(Profile::Release)?;
+    let images = build::all(options.profile)?;
     deliver::to(target, &images)?;
     say::step("install the operator by Helm", || {
         let chart = folders::repository().join("charts").join("openhands-operator");

@@ -16,9 +16,9 @@ use crate::{folders, say};
 ///
 /// # Errors
 /// The yardstick is missing or a measurement failed.
-pub(crate) fn run(alone: bool, turns: u32, conversations: u32) -> Result<()> {
+pub(crate) fn run(alone: bool, turns: u32, conversations: u32, profile: Profile) -> Result<()> {
     let harness = yardstick("bench_server.py")?;
-    let folder = rust::build_packages(Profile::Release, &["openhands-agent-server"])?;
+    let folder = rust::build_packages(profile, &["openhands-agent-server"])?;
     let python = say::step("the Python reference (packages, once)", python::reference)?;
     let server = folder.join("openhands-agent-server");
     let out = folders::made(folders::cache()?.join("bench"))?;
