@@ -63,6 +63,7 @@ pub(crate) async fn create(
             .update(given, env.cipher.as_deref())
             .map_err(|error| CreateError::invalid(format!("secrets.{}", error.name), error.problem))?;
     }
+    secrets.hide(agent.secret_values().into_iter().chain(env.own_keys.iter().cloned()));
     let permit = match new.initial_message {
         Some(_) => Some(Arc::clone(&env.run_permits).try_acquire_owned().map_err(|_| CreateError::CapacityFull)?),
         None => None,

@@ -59,6 +59,8 @@ pub struct Environment {
     pub lease: Option<LeaseSettings>,
     /// Fetches `LookupSecret` values; without it they stay unknown.
     pub lookups: Option<SecretFetcher>,
+    /// Keys of the server itself, hidden in what tools print.
+    pub own_keys: Vec<SecretText>,
     /// How many conversations may run at once.
     pub run_permits: Arc<Semaphore>,
 }

@@ -147,6 +147,7 @@ async fn take_up(
     if let Err(error) = create::make_working_dir(&working_dir) {
         tracing::warn!(conversation = %state.id, %error, dir = %working_dir.display(), "the working directory cannot be made");
     }
+    state.secrets.hide(state.agent.secret_values().into_iter().chain(env.own_keys.iter().cloned()));
     // A conversation with a tool that this server lacks can still be read.
     let client_tools = match state.request.get("client_tools") {
         Some(Value::Array(tools)) => tools.clone(),

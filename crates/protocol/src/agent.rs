@@ -128,6 +128,17 @@ impl AgentSpec {
         &self.members
     }
 
+    /// The values of all secret members, at any depth: what outputs must not show.
+    #[must_use]
+    pub fn secret_values(&self) -> Vec<secret::SecretText> {
+        let mut found = Vec::new();
+        secret::map_llm_secrets(&mut self.json.clone(), &mut |value| {
+            found.push(secret::SecretText::new(value));
+            None
+        });
+        found
+    }
+
     /// The whole agent with its secrets shown as asked.
     #[must_use]
     pub fn json(&self, expose: &Expose<'_>) -> Value {
@@ -186,6 +197,7 @@ mod tests {
         assert_eq!(agent.json(&Expose::Null)["llm"]["api_key"], Value::Null);
         assert_eq!(agent.json(&Expose::Masked)["llm"]["api_key"], secret::MASK);
         assert!(!format!("{agent:?}").contains("\"k\""));
+        assert_eq!(agent.secret_values(), [secret::SecretText::new("k")]);
     }
 
     #[test]

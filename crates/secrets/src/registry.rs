@@ -24,6 +24,8 @@ const FRESH: Duration = Duration::from_secs(5);
 const SECRETS_LIMIT: usize = 1000;
 /// Replaced values that are still hidden in outputs.
 const RETIRED_LIMIT: usize = 256;
+/// Keys shorter than this are no keys but place-holders (`EMPTY`, `sk-none`): hiding them would spoil ordinary text.
+const SHORTEST_KEY: usize = 12;
 
 /// A secret whose value has to be fetched: GET `url` with `headers`, within 30 s; the body is the value.
 #[derive(Clone, Debug)]
@@ -58,7 +60,12 @@ struct State {
     secrets: Vec<Secret>,
     /// Values that were replaced; outputs may still hold them.
     retired: VecDeque<SecretText>,
+    /// Keys that nobody may use by name, hidden all the same.
+    keys: Vec<SecretText>,
     mask: Mask,
+    /// Without the keys: a stream would be held back by the length of the longest one, and what the model writes cannot
+    /// hold a key that was hidden in all it read.
+    stream_mask: Mask,
 }
 
 struct Secret {
@@ -122,6 +129,17 @@ impl SecretRegistry {
         }
         self.write().renew_mask();
         Ok(())
+    }
+
+    /// Hides these values in outputs, too: keys of the server and of its models. Short ones, which are place-holders, are not.
+    pub fn hide(&self, keys: impl IntoIterator<Item = SecretText>) {
+        let mut state = self.write();
+        for key in keys.into_iter().filter(|key| key.expose().len() >= SHORTEST_KEY) {
+            if !state.keys.contains(&key) {
+                state.keys.push(key);
+            }
+        }
+        state.renew_mask();
     }
 
     fn put(&self, name: &str, source: &Value, cipher: Option<&Cipher>) -> Result<(), InvalidSecret> {
@@ -217,7 +235,7 @@ impl SecretRegistry {
     /// A mask for a text that comes in pieces, with the values known now.
     #[must_use]
     pub fn stream_mask(&self) -> StreamMask {
-        self.read().mask.stream()
+        self.read().stream_mask.stream()
     }
 
     fn read(&self) -> RwLockReadGuard<'_, State> {
@@ -242,8 +260,10 @@ impl State {
     }
 
     fn renew_mask(&mut self) {
-        let known = self.secrets.iter().filter_map(Secret::value).chain(&self.retired);
-        self.mask = Mask::new(known.map(SecretText::expose));
+        let known = || self.secrets.iter().filter_map(Secret::value).chain(&self.retired).map(SecretText::expose);
+        let mask = Mask::new(known().chain(self.keys.iter().map(SecretText::expose)));
+        self.stream_mask = if self.keys.is_empty() { mask.clone() } else { Mask::new(known()) };
+        self.mask = mask;
     }
 }
 

@@ -115,3 +115,15 @@ fn look_ups_are_asked_for_when_they_are_due() {
     assert_eq!(registry.mask("l-value rotated"), "<secret-hidden> <secret-hidden>");
     assert_eq!(registry.value("L"), text("rotated"));
 }
+
+#[test]
+fn keys_are_hidden_though_nobody_can_name_them() {
+    let registry = registry(json!({"TOKEN": "a-value"}));
+    registry.hide(["sk-a-real-model-key", "EMPTY", "sk-a-real-model-key"].map(SecretText::new));
+    assert_eq!(registry.mask("sk-a-real-model-key EMPTY a-value"), "<secret-hidden> EMPTY <secret-hidden>");
+    assert_eq!(registry.mentioned("sk-a-real-model-key"), []);
+    registry.update(json!({"B": "b-value"}).as_object().unwrap(), None).unwrap();
+    assert_eq!(registry.mask("b-value sk-a-real-model-key"), "<secret-hidden> <secret-hidden>");
+    // A stream is held back by the longest secret only, not by the longest key.
+    assert_eq!(registry.stream_mask().feed("0123456789"), "0123");
+}
