@@ -52,6 +52,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     say::line(
         "From nothing to an agent's finished work on a real Kubernetes. Everything built is kept for the next run.",
     );
+    let _turn = folders::turn(CLUSTER)?;
     let target = match &options.context {
         Some(context) => Target::Context(context.clone()),
         None => cluster::ensure(CLUSTER, Provider::Auto)?,

@@ -64,3 +64,12 @@ pub(crate) fn lock(name: &str) -> Result<std::fs::File> {
     }
     Ok(file)
 }
+
+/// A turn with the cluster that a command keeps for itself: a second run of the command waits until the first has taken it
+/// down.
+///
+/// # Errors
+/// As [`lock`].
+pub(crate) fn turn(cluster: &str) -> Result<std::fs::File> {
+    lock(&format!("turn-{cluster}"))
+}

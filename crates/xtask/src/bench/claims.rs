@@ -45,6 +45,7 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<()> {
     let source = yardstick("claimbench")?;
     let bench = go::local("claimbench", &source)?;
+    let _turn = folders::turn(CLUSTER)?;
     let target = cluster::ensure(CLUSTER, Provider::Own)?;
     let outcome = measure(options, &bench, &target);
     if !options.keep {

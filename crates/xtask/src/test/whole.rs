@@ -59,6 +59,7 @@ pub(crate) fn run(report: &mut Report, full: bool, keep: bool) {
         }
     }
     if report.wants("real cluster") {
+        let _turn = folders::turn(CLUSTER);
         match (images.and_then(|images| report.prepare("set-up: cluster", || start(&images))), &python) {
             (Some(target), Some(python)) => {
                 let command = tests(&["cluster"], "cluster").env("OPENHANDS_SDK_PYTHON", python);
