@@ -121,7 +121,7 @@ fn measure(options: &Options, bench: &std::path::Path, target: &Target) -> Resul
                 "--quiet-gvr",
                 "v1/pods",
             ])
-            .args(["--probe", "http://{{.Value}}:8000/health", "--probe-value", "{.status.sandbox.address}"])
+            .args(["--probe", "http://{{.Value}}/health", "--probe-value", "{.status.sandbox.address}"])
             .args(["--as", USER, "--as-group", "system:serviceaccounts,system:serviceaccounts:bench"])
             .args(["--n", &options.claims.to_string(), "--reps", &options.repetitions.to_string()])
             .arg("--template")
