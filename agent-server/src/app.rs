@@ -82,6 +82,7 @@ impl App {
             variables: variables.clone(),
             lease: lease(&config),
             lookups: Some(crate::lookup::fetcher()),
+            profiles: None,
             own_keys: config.session_api_keys.iter().chain(&config.secret_key).cloned().collect(),
             run_permits: Arc::new(Semaphore::new(config.max_concurrent_runs as usize)),
         };

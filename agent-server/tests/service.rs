@@ -26,6 +26,7 @@ async fn open(root: &Path, idle: Option<Duration>, owner: Option<&str>) -> Servi
         variables: BTreeMap::new(),
         lease,
         lookups: None,
+        profiles: None,
         own_keys: Vec::new(),
         run_permits: Arc::new(Semaphore::new(4)),
     };

@@ -17,6 +17,43 @@ pub type LlmFactory = Arc<dyn Fn(&LlmConfig) -> Result<Arc<dyn LlmClient>, LlmEr
 /// Fetches the value of a secret that is looked up; `None` when that fails.
 pub type SecretFetcher = Arc<dyn Fn(Lookup) -> BoxFuture<'static, Option<SecretText>> + Send + Sync>;
 
+/// Why a saved model configuration cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProfileProblem {
+    /// No profile has that name (404).
+    #[error("profile {name:?} does not exist; there are: {}", listed(known))]
+    NotFound {
+        /// What was asked for.
+        name: String,
+        /// The names that exist.
+        known: Vec<String>,
+    },
+    /// It cannot be a profile's name, or the file cannot be read (400). Says what is wrong, without secrets.
+    #[error("profile {name:?}: {reason}")]
+    Unusable {
+        /// What was asked for.
+        name: String,
+        /// What is wrong and what to do.
+        reason: String,
+    },
+}
+
+fn listed(names: &[String]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+/// The saved model configurations of the server. Both calls may read files, so they are made where blocking is allowed.
+pub trait Profiles: Send + Sync {
+    /// All names, sorted.
+    fn names(&self) -> Vec<String>;
+
+    /// A configuration with its secrets in clear.
+    ///
+    /// # Errors
+    /// [`ProfileProblem`].
+    fn load(&self, name: &str) -> Result<LlmConfig, ProfileProblem>;
+}
+
 /// What a tool registry needs to know.
 pub struct ToolRequest<'a> {
     /// The tools the agent names.
@@ -49,6 +86,8 @@ pub struct LeaseSettings {
 pub struct Environment {
     /// Makes model clients.
     pub llm: LlmFactory,
+    /// Saved model configurations; without them a conversation cannot change to one by name.
+    pub profiles: Option<Arc<dyn Profiles>>,
     /// Makes tools.
     pub tools: Arc<dyn Toolbox>,
     /// Encrypts secrets at rest; without it they are written as `**********` and lost on restart.

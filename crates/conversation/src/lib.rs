@@ -32,7 +32,9 @@ mod tests;
 mod title;
 mod toolset;
 
-pub use environment::{Environment, LeaseSettings, LlmFactory, SecretFetcher, ToolRequest, Toolbox};
+pub use environment::{
+    Environment, LeaseSettings, LlmFactory, ProfileProblem, Profiles, SecretFetcher, ToolRequest, Toolbox,
+};
 pub use error::{CreateError, LoadError, RunError, SendError, UpdateError};
 pub use handle::Conversation;
 pub use hub::{Published, Subscription, SubscriptionEnded, TooManySubscribers};

@@ -168,6 +168,7 @@ async fn another_server_cannot_take_a_conversation_that_is_owned() {
         variables: Default::default(),
         lease: Some(crate::LeaseSettings { owner: other, ttl: std::time::Duration::from_secs(60) }),
         lookups: None,
+        profiles: None,
         own_keys: Vec::new(),
         run_permits: Arc::clone(&stage.env.run_permits),
     });

@@ -265,6 +265,7 @@ impl Stage {
                 ttl: Duration::from_secs(60),
             }),
             lookups: None,
+            profiles: None,
             own_keys: Vec::new(),
             run_permits: Arc::new(Semaphore::new(permits)),
         });

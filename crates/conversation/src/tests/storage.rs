@@ -66,6 +66,7 @@ async fn without_a_cipher_secrets_are_masked_and_lost() {
         variables: Default::default(),
         lease: None,
         lookups: None,
+        profiles: None,
         own_keys: Vec::new(),
         run_permits: Arc::clone(&stage.env.run_permits),
     });
