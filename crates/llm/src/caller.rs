@@ -2,9 +2,10 @@
 //!
 //! One attempt is one POST. Dropping or cancelling the call drops the connection with it.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use reqwest::{
     Client, Response,
     header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
@@ -14,13 +15,16 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    DeltaSink, LlmClient, LlmError, LlmRequest, LlmResponse,
+    CallObserver, ClientOptions, DeltaSink, LlmClient, LlmError, LlmRequest, LlmResponse,
     adapter::{Adapter, Attempt, Pieces, Reading, Setup},
     answer::Answer,
+    endpoint::Mode,
     failure,
     frames::{self, Limits},
     http::chain,
     images::Images,
+    observer::{CallStart, Destination, Notes, Spoken},
+    providers::Interface,
     retry::Retry,
 };
 
@@ -38,22 +42,28 @@ pub(crate) struct Caller<A> {
     retry: Retry,
     http: Client,
     images: Images,
+    observer: Option<Arc<dyn CallObserver>>,
 }
 
 impl<A: Adapter> Caller<A> {
-    pub(crate) fn new(adapter: A, http: Client) -> Result<Self, LlmError> {
+    pub(crate) fn new(adapter: A, http: Client, options: &ClientOptions) -> Result<Self, LlmError> {
         let mut headers = adapter.headers()?;
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         add_extra_headers(&mut headers, adapter.setup())?;
         let retry = Retry::of(&adapter.setup().config);
-        Ok(Self { adapter, headers, retry, http, images: Images::default() })
+        Ok(Self { adapter, headers, retry, http, images: Images::default(), observer: options.observer.clone() })
     }
 
     fn setup(&self) -> &Setup {
         self.adapter.setup()
     }
 
-    async fn with_retries(&self, request: &LlmRequest, mut pieces: Pieces<'_>) -> Result<LlmResponse, LlmError> {
+    async fn with_retries(
+        &self,
+        request: &LlmRequest,
+        mut pieces: Pieces<'_>,
+        notes: &mut Option<Notes<'_>>,
+    ) -> Result<LlmResponse, LlmError> {
         let (config, abilities) = (&self.setup().config, &self.setup().abilities);
         let mut plan = Attempt {
             temperature: config.temperature,
@@ -69,7 +79,12 @@ impl<A: Adapter> Caller<A> {
         let request = inlined.as_ref().unwrap_or(request);
         let mut number = 1;
         loop {
-            let error = match self.attempt(request, plan, &mut pieces).await {
+            let since = std::time::Instant::now();
+            let result = self.attempt(request, plan, &mut pieces, notes).await;
+            if let Some(notes) = notes {
+                notes.attempted(since, result.as_ref().err());
+            }
+            let error = match result {
                 Ok(response) => return Ok(response),
                 Err(error) => error,
             };
@@ -86,6 +101,9 @@ impl<A: Adapter> Caller<A> {
             }
             let Some(wait) = self.retry.wait_after(number, &error) else { return Err(error) };
             tracing::warn!(model = config.model, attempt = number, code = error.code(), %error, ?wait, "model call failed, trying again");
+            if let Some(notes) = notes {
+                notes.retrying(number, self.retry.attempts(), &error, wait);
+            }
             pieces.restart();
             // The same request with the same sampling would give the same nothing (F1-LLM-09).
             if matches!(error, LlmError::NoResponse(_)) && plan.temperature == Some(0.0) {
@@ -101,9 +119,14 @@ impl<A: Adapter> Caller<A> {
         request: &LlmRequest,
         plan: Attempt,
         pieces: &mut Pieces<'_>,
+        notes: &mut Option<Notes<'_>>,
     ) -> Result<LlmResponse, LlmError> {
         let body = serde_json::to_vec(&self.adapter.body(request, plan)?)
             .map_err(|error| LlmError::BadRequest(format!("the request cannot be written as JSON: {error}")))?;
+        let body = Bytes::from(body);
+        if let Some(notes) = notes {
+            notes.sends(&body);
+        }
         let url = self.adapter.url(plan.streamed);
         let mut headers = self.headers.clone();
         self.adapter.sign(&url, &mut headers, &body)?;
@@ -224,6 +247,25 @@ impl<A: Adapter> Caller<A> {
     fn host(&self) -> &str {
         self.setup().endpoint.url.host_str().unwrap_or_default()
     }
+
+    fn notes<'a>(&'a self, observer: &'a dyn CallObserver, request: &'a LlmRequest, streamed: bool) -> Notes<'a> {
+        let setup = self.setup();
+        let destination = Destination {
+            provider: setup.endpoint.provider.prefix,
+            spoken: match (setup.endpoint.provider.interface, setup.endpoint.mode) {
+                (Interface::OpenAi | Interface::Azure | Interface::Other, Mode::Chat) => Spoken::Chat,
+                (Interface::OpenAi | Interface::Azure | Interface::Other, Mode::Responses) => Spoken::Responses,
+                (Interface::Anthropic, _) => Spoken::Messages,
+                (Interface::Gemini, _) => Spoken::GenerateContent,
+                (Interface::Bedrock, _) => Spoken::Converse,
+            },
+            host: self.host(),
+            port: setup.endpoint.url.port_or_known_default(),
+            model: &setup.endpoint.model,
+        };
+        let start = CallStart { config: &setup.config, destination };
+        Notes::begin(observer, start, request, streamed, setup.abilities.context_window)
+    }
 }
 
 #[async_trait]
@@ -234,11 +276,25 @@ impl<A: Adapter> LlmClient for Caller<A> {
         deltas: Option<DeltaSink<'_>>,
         cancel: &CancellationToken,
     ) -> Result<LlmResponse, LlmError> {
-        tokio::select! {
+        let mut notes = self.observer.as_deref().map(|observer| self.notes(observer, request, deltas.is_some()));
+        let mut watching;
+        let sink: Option<DeltaSink<'_>> = match (&notes, deltas) {
+            (Some(notes), Some(sink)) => {
+                watching = notes.watching(sink);
+                Some(&mut watching)
+            }
+            (None, Some(sink)) => Some(sink),
+            (_, None) => None,
+        };
+        let result = tokio::select! {
             biased;
             () = cancel.cancelled() => Err(LlmError::Cancelled),
-            result = self.with_retries(request, Pieces { sink: deltas, given: false }) => result,
+            result = self.with_retries(request, Pieces { sink, given: false }, &mut notes) => result,
+        };
+        if let Some(notes) = notes {
+            notes.finish(result.as_ref());
         }
+        result
     }
 }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use openhands_protocol::LlmConfig;
 
 use crate::{
-    LlmClient, LlmError,
+    ClientOptions, LlmClient, LlmError,
     adapter::Setup,
     anthropic::Anthropic,
     bedrock::Bedrock,
@@ -28,12 +28,24 @@ const ALLOW_SHORT: &str = "ALLOW_SHORT_CONTEXT_WINDOWS";
 /// Variables that may hold a provider's key. Given on purpose: the process's own environment is never looked at.
 pub type Environment = BTreeMap<String, String>;
 
+/// The client of a model slot, with default options; see [`client_with`].
+///
+/// # Errors
+/// As [`client_with`].
+pub fn client_for(config: &LlmConfig, environment: &Environment) -> Result<Arc<dyn LlmClient>, LlmError> {
+    client_with(config, environment, &ClientOptions::default())
+}
+
 /// The client of a model slot. Connects to nothing yet.
 ///
 /// # Errors
 /// [`LlmError::NotSupported`] names a provider or setting without an adapter, [`LlmError::BadRequest`] the member that is wrong,
 /// [`LlmError::Authentication`] where a key may be set.
-pub fn client_for(config: &LlmConfig, environment: &Environment) -> Result<Arc<dyn LlmClient>, LlmError> {
+pub fn client_with(
+    config: &LlmConfig,
+    environment: &Environment,
+    options: &ClientOptions,
+) -> Result<Arc<dyn LlmClient>, LlmError> {
     let endpoint = Endpoint::of(config, environment)?;
     let http = http_client().map_err(|error| LlmError::ServiceUnavailable(error.to_string()))?;
     let abilities = Abilities::of(config);
@@ -41,11 +53,13 @@ pub fn client_for(config: &LlmConfig, environment: &Environment) -> Result<Arc<d
     let stop = if config.native_tool_calling { Vec::new() } else { vec![prompted::STOP.to_owned()] };
     let setup = Setup { config: config.clone(), endpoint, abilities, stop };
     let client: Arc<dyn LlmClient> = match (setup.endpoint.provider.interface, setup.endpoint.mode) {
-        (Interface::OpenAi | Interface::Azure, Mode::Chat) => Arc::new(Caller::new(OpenAi::new(setup), http)?),
-        (Interface::OpenAi | Interface::Azure, Mode::Responses) => Arc::new(Caller::new(Responses::new(setup), http)?),
-        (Interface::Anthropic, _) => Arc::new(Caller::new(Anthropic::new(setup), http)?),
-        (Interface::Gemini, _) => Arc::new(Caller::new(Gemini::new(setup), http)?),
-        (Interface::Bedrock, _) => Arc::new(Caller::new(Bedrock::new(setup, environment)?, http)?),
+        (Interface::OpenAi | Interface::Azure, Mode::Chat) => Arc::new(Caller::new(OpenAi::new(setup), http, options)?),
+        (Interface::OpenAi | Interface::Azure, Mode::Responses) => {
+            Arc::new(Caller::new(Responses::new(setup), http, options)?)
+        }
+        (Interface::Anthropic, _) => Arc::new(Caller::new(Anthropic::new(setup), http, options)?),
+        (Interface::Gemini, _) => Arc::new(Caller::new(Gemini::new(setup), http, options)?),
+        (Interface::Bedrock, _) => Arc::new(Caller::new(Bedrock::new(setup, environment)?, http, options)?),
         (Interface::Other, _) => {
             return Err(LlmError::NotSupported(format!("provider {:?}", setup.endpoint.provider.prefix)));
         }

@@ -32,6 +32,11 @@ impl Retry {
         }
     }
 
+    /// Most attempts of a call.
+    pub(crate) const fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
     /// How long to wait before the next attempt; `None` when there is none. `attempt` counts from 1.
     pub(crate) fn wait_after(&self, attempt: u32, error: &LlmError) -> Option<Duration> {
         if attempt >= self.attempts || !error.is_retryable() || is_used_up(error) {
