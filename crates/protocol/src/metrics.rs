@@ -1,5 +1,8 @@
-//! Token usage and cost, per usage id.
+//! Token usage and cost, per usage id: sums here, single calls in [`calls`].
 
+pub mod calls;
+
+pub use calls::{Cost, Metrics, NegativeCost, ResponseLatency};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
@@ -116,10 +119,65 @@ impl MetricsSnapshot {
         }
     }
 
+    /// Which part of the prompts came from the provider's cache, 0 to 1; `None` before the first prompt. Where the provider counts
+    /// cached tokens beside the prompt and not in it, both together are the whole.
+    #[must_use]
+    pub fn cache_hit_rate(&self) -> Option<f64> {
+        let usage = self.accumulated_token_usage.as_ref()?;
+        let (prompt, cached) = (usage.prompt_tokens, usage.cache_read_tokens);
+        let all = if cached > prompt { prompt.saturating_add(cached) } else { prompt };
+        #[expect(clippy::cast_precision_loss, reason = "token counts stay far below 2^52")]
+        let rate = |cached: u64, all: u64| cached as f64 / all as f64;
+        (all > 0).then(|| rate(cached, all))
+    }
+
     /// Whether more was spent than the budget allows; never without a budget.
     #[must_use]
     pub fn is_over_budget(&self) -> bool {
         self.max_budget_per_task.is_some_and(|budget| self.accumulated_cost > budget)
+    }
+}
+
+/// Sums with their calls, by usage id: what a whole conversation spent, and on what.
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CallStats {
+    /// Usage id to sums and calls.
+    pub usage_to_metrics: IndexMap<String, Metrics>,
+}
+
+/// A usage id that nothing was counted for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no model was used under the usage id {0:?}")]
+pub struct UnknownUsage(String);
+
+impl CallStats {
+    /// All usage ids together; empty sums before the first call (F2-METR-10).
+    #[must_use]
+    pub fn combined(&self) -> Metrics {
+        let mut all = Metrics::new(MetricsSnapshot::default().model_name);
+        self.usage_to_metrics.values().for_each(|one| all.merge(one));
+        all
+    }
+
+    /// Sums and calls of one usage id.
+    ///
+    /// # Errors
+    /// [`UnknownUsage`] when there are none.
+    pub fn of_usage(&self, usage_id: &str) -> Result<&Metrics, UnknownUsage> {
+        self.usage_to_metrics.get(usage_id).ok_or_else(|| UnknownUsage(usage_id.to_owned()))
+    }
+
+    /// The metrics that a model's calls are counted in; stored ones are taken up again (F2-METR-17r).
+    pub fn register(&mut self, usage_id: &str, model: &str) -> &mut Metrics {
+        self.usage_to_metrics.entry(usage_id.to_owned()).or_insert_with(|| Metrics::new(model))
+    }
+
+    /// The sums alone (F1-MET-06).
+    #[must_use]
+    pub fn snapshot(&self) -> ConversationStats {
+        let sums = self.usage_to_metrics.iter().map(|(usage_id, one)| (usage_id.clone(), one.snapshot().clone()));
+        ConversationStats { usage_to_metrics: sums.collect() }
     }
 }
 
@@ -150,6 +208,35 @@ impl ConversationStats {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn conversations_count_by_usage_id() {
+        let mut stats = CallStats::default();
+        assert_eq!(stats.combined(), Metrics::new("default"));
+        stats.register("agent", "m").add_cost(1.0, 1.0).unwrap();
+        stats.register("condenser", "n").add_cost(0.5, 2.0).unwrap();
+        // What was stored is gone on with.
+        let stored = serde_json::to_value(&stats).unwrap();
+        let mut stats: CallStats = serde_json::from_value(stored).unwrap();
+        stats.register("agent", "other").add_cost(1.0, 3.0).unwrap();
+        assert_eq!(stats.of_usage("agent").unwrap().snapshot().model_name, "m");
+        assert!((stats.of_usage("agent").unwrap().snapshot().accumulated_cost - 2.0).abs() < 1e-12);
+        assert!((stats.combined().snapshot().accumulated_cost - 2.5).abs() < 1e-12);
+        assert_eq!(stats.combined().costs().len(), 3);
+        assert_eq!(stats.snapshot().usage_to_metrics.keys().collect::<Vec<_>>(), ["agent", "condenser"]);
+        let unknown = stats.of_usage("x").unwrap_err().to_string();
+        assert_eq!(unknown, r#"no model was used under the usage id "x""#);
+    }
+
+    #[test]
+    fn cached_parts_of_prompts() {
+        let rate = |prompt_tokens, cache_read_tokens| {
+            let usage = TokenUsage { prompt_tokens, cache_read_tokens, ..TokenUsage::default() };
+            MetricsSnapshot { accumulated_token_usage: Some(usage), ..MetricsSnapshot::default() }.cache_hit_rate()
+        };
+        assert_eq!((rate(100, 25), rate(0, 0), rate(100, 300)), (Some(0.25), None, Some(0.75)));
+        assert_eq!(MetricsSnapshot::default().cache_hit_rate(), None);
+    }
 
     #[test]
     fn sums_merge_and_differ() {
