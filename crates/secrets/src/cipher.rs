@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-use base64::{Engine as _, engine::general_purpose::URL_SAFE};
-use fernet::Fernet;
 use openhands_protocol::secret::{MASK, SecretText};
-use sha2::{Digest as _, Sha256};
-use zeroize::Zeroizing;
+
+use crate::token::{Key, Mark};
 
 /// How tokens begin: version byte 0x80 and the upper bytes of a 64 bit time before the year 2106, in base64.
 const TOKEN_PREFIX: &str = "gAAAAA";
+/// The purpose of secrets that are sent to nobody in particular.
+const NO_DESTINATION: &str = "";
 
 /// Whether a stored text is a token rather than a plain value of an older store.
 #[must_use]
@@ -18,10 +18,35 @@ pub fn is_token(text: &str) -> bool {
 }
 
 /// Encrypts with the current key and reads what the current or a previous key wrote.
+///
+/// A token is written for a purpose and opened only for the same one ([`crate::Destination`]); tokens of other Fernet writers carry
+/// none and open everywhere.
 #[derive(Clone)]
 pub struct Cipher {
-    current: Fernet,
-    previous: Vec<Fernet>,
+    current: Key,
+    previous: Vec<Key>,
+}
+
+/// What a stored secret is for the place that reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Opened {
+    /// The value.
+    Value(SecretText),
+    /// There is none: blank, masked, or written under a key that is not configured.
+    Unset,
+    /// There is one, but it was stored for another destination: it must not be used here.
+    Elsewhere,
+}
+
+impl Opened {
+    /// The value, if it may be used.
+    #[must_use]
+    pub fn value(self) -> Option<SecretText> {
+        match self {
+            Self::Value(value) => Some(value),
+            Self::Unset | Self::Elsewhere => None,
+        }
+    }
 }
 
 impl fmt::Debug for Cipher {
@@ -36,20 +61,34 @@ impl Cipher {
     #[must_use]
     pub fn new(primary: &SecretText, previous: &[SecretText]) -> Self {
         let previous = previous.iter().filter(|key| !key.expose().trim().is_empty() && *key != primary);
-        Self { current: derive(primary), previous: previous.map(derive).collect() }
+        let key = |text: &SecretText| Key::new(text.expose());
+        Self { current: key(primary), previous: previous.map(key).collect() }
     }
 
-    /// A token for `plain`; each call gives another one.
+    /// A token for a value that belongs to no destination.
     #[must_use]
     pub fn encrypt(&self, plain: &str) -> String {
-        self.current.encrypt(plain.as_bytes())
+        self.encrypt_for(plain, NO_DESTINATION)
     }
 
-    /// The text in a token; `None` when no key opens it or it holds no text.
+    pub(crate) fn encrypt_for(&self, plain: &str, purpose: &str) -> String {
+        self.current.write(plain.as_bytes(), purpose)
+    }
+
+    /// The text in a token that belongs to no destination; `None` when no key opens it, it holds no text, or it was written for
+    /// one.
     #[must_use]
     pub fn decrypt(&self, token: &str) -> Option<String> {
-        let plain = std::iter::once(&self.current).chain(&self.previous).find_map(|key| key.decrypt(token).ok())?;
-        String::from_utf8(plain).ok()
+        match self.read(token, NO_DESTINATION)? {
+            (_, Mark::Elsewhere) => None,
+            (plain, Mark::Here | Mark::Absent) => Some(plain),
+        }
+    }
+
+    pub(crate) fn read(&self, token: &str, purpose: &str) -> Option<(String, Mark)> {
+        let mut keys = std::iter::once(&self.current).chain(&self.previous);
+        let (plain, mark) = keys.find_map(|key| key.read(token, purpose))?;
+        Some((String::from_utf8(plain.to_vec()).ok()?, mark))
     }
 
     /// What is written for a value: itself when it already is a token of the current key, else a token (F1-SCR-05).
@@ -58,40 +97,36 @@ impl Cipher {
         if !is_token(value) {
             return self.encrypt(value);
         }
-        if self.current.decrypt(value).is_ok() {
+        if self.current.read(value, NO_DESTINATION).is_some() {
             return value.to_owned();
         }
         self.decrypt(value).map_or_else(|| self.encrypt(value), |plain| self.encrypt(&plain))
     }
 
-    /// What a stored or received value means: tokens are opened, masks, blanks and tokens of lost keys are no value, other
-    /// texts are plain values of an older store or a client.
+    /// What a stored or received value means: tokens are opened, masks, blanks, tokens of lost keys and of other destinations
+    /// are no value, other texts are plain values of an older store or a client.
     #[must_use]
     pub fn open(cipher: Option<&Self>, stored: &str) -> Option<SecretText> {
+        Self::open_for(cipher, stored, NO_DESTINATION).value()
+    }
+
+    pub(crate) fn open_for(cipher: Option<&Self>, stored: &str, purpose: &str) -> Opened {
         if stored.trim().is_empty() || stored == MASK {
-            return None;
+            return Opened::Unset;
         }
-        match cipher {
-            Some(cipher) if is_token(stored) => {
-                let plain = cipher.decrypt(stored);
-                if plain.is_none() {
-                    tracing::warn!("a stored secret was written under a key that is not configured, it reads as unset");
-                }
-                plain.map(SecretText::new)
+        let Some(cipher) = cipher.filter(|_| is_token(stored)) else { return Opened::Value(SecretText::new(stored)) };
+        match cipher.read(stored, purpose) {
+            Some((plain, Mark::Here | Mark::Absent)) => Opened::Value(SecretText::new(plain)),
+            Some((_, Mark::Elsewhere)) => {
+                tracing::warn!("a stored secret was written for another destination, it is not used");
+                Opened::Elsewhere
             }
-            _ => Some(SecretText::new(stored)),
+            None => {
+                tracing::warn!("a stored secret was written under a key that is not configured, it reads as unset");
+                Opened::Unset
+            }
         }
     }
-}
-
-#[expect(
-    clippy::expect_used,
-    reason = "a Fernet key of 32 bytes in base64 is always valid, and there is no other way to make one"
-)]
-fn derive(key: &SecretText) -> Fernet {
-    let digest = Sha256::digest(key.expose().as_bytes());
-    let encoded = Zeroizing::new(URL_SAFE.encode(digest));
-    Fernet::new(&encoded).expect("a key of 32 bytes")
 }
 
 #[cfg(test)]
@@ -129,7 +164,8 @@ mod tests {
         let open = |text: &str| Cipher::open(Some(&cipher), text).map(|value| value.expose().to_owned());
         assert_eq!(open(&cipher.encrypt("v")).as_deref(), Some("v"));
         assert_eq!(open("plain").as_deref(), Some("plain"));
-        for nothing in ["", "  ", MASK, "gAAAAAbroken", &self::cipher("other", &[]).encrypt("v")] {
+        let others = [self::cipher("other", &[]).encrypt("v"), cipher.encrypt_for("v", "somewhere")];
+        for nothing in ["", "  ", MASK, "gAAAAAbroken"].into_iter().chain(others.iter().map(String::as_str)) {
             assert_eq!(open(nothing), None, "{nothing}");
         }
         assert_eq!(Cipher::open(None, "plain").map(|value| value.expose().to_owned()).as_deref(), Some("plain"));
