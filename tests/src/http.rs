@@ -26,6 +26,20 @@ pub struct Answer {
 /// # Errors
 /// When the address is no such one, nobody listens, or the answer is not there within ten seconds.
 pub async fn request(method: &str, url: &str, headers: &[(&str, &str)], body: &str) -> Result<Answer> {
+    request_within(BOUND, method, url, headers, body).await
+}
+
+/// The same with another bound.
+///
+/// # Errors
+/// As [`request`].
+pub async fn request_within(
+    bound: Duration,
+    method: &str,
+    url: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> Result<Answer> {
     let rest = url.strip_prefix("http://").with_context(|| format!("not an http address: {url}"))?;
     let (host, path) = rest.split_once('/').map_or((rest, String::new()), |(host, path)| (host, path.to_owned()));
     let mut head = format!("{method} /{path} HTTP/1.0\r\nHost: {host}\r\nContent-Length: {}\r\n", body.len());
@@ -39,7 +53,7 @@ pub async fn request(method: &str, url: &str, headers: &[(&str, &str)], body: &s
         stream.take(LARGEST).read_to_end(&mut answer).await?;
         anyhow::Ok(String::from_utf8_lossy(&answer).into_owned())
     };
-    let answer = timeout(BOUND, work).await.with_context(|| format!("no answer of {url} within {BOUND:?}"))??;
+    let answer = timeout(bound, work).await.with_context(|| format!("no answer of {url} within {bound:?}"))??;
     let (head, body) = answer.split_once("\r\n\r\n").with_context(|| format!("no HTTP answer of {url}: {answer:?}"))?;
     let status =
         head.split(' ').nth(1).and_then(|code| code.parse().ok()).with_context(|| format!("status line: {head:?}"))?;

@@ -1,7 +1,8 @@
 //! Which checks run: a tier that was not asked for is skipped with a printed reason, one that was asked for fails when a part
 //! of its equipment is missing.
 //!
-//! `OPENHANDS_TEST_TIER` is a list with commas of `chart`, `control-plane`, `sdk`, `cluster`, or `all`. Unset, as with a plain
+//! `OPENHANDS_TEST_TIER` is a list with commas of `chart`, `control-plane`, `sdk`, `cluster`, `litellm`, `llama`, `reference`, or
+//! `all`. Unset, as with a plain
 //! `cargo test` on a laptop, nothing is asked for. `cargo xtask test` sets it.
 
 use std::{
@@ -26,6 +27,12 @@ pub enum Tier {
     ControlPlane,
     /// The Python SDK against the agent-server; needs a Python with the SDK and the server's binary.
     Sdk,
+    /// LiteLLM's proxy as a model server; needs a Python that has it.
+    Litellm,
+    /// llama.cpp as a model server; needs a Python that has it.
+    Llama,
+    /// The Python agent-server beside ours; needs a Python that has it and our binary.
+    Reference,
     /// A cluster with nodes and our images; needs `KUBECONFIG`, kubectl and helm.
     Cluster,
 }
@@ -36,6 +43,9 @@ impl Tier {
             Self::Chart => "chart",
             Self::ControlPlane => "control-plane",
             Self::Sdk => "sdk",
+            Self::Litellm => "litellm",
+            Self::Llama => "llama",
+            Self::Reference => "reference",
             Self::Cluster => "cluster",
         }
     }
@@ -99,6 +109,16 @@ pub fn built(package: &str, variable: &str) -> Result<PathBuf> {
         bail!("{} is missing: `cargo build -p {package}`, or set {variable}", file.display());
     }
     Ok(file)
+}
+
+/// The interpreter that a variable names.
+///
+/// # Errors
+/// When the variable is not set; says what sets it.
+pub fn python(variable: &str) -> Result<PathBuf> {
+    let given = env::var_os(variable)
+        .with_context(|| format!("{variable} is not set: `cargo xtask test` makes the Python environment and sets it"))?;
+    Ok(PathBuf::from(given))
 }
 
 /// The top folder of the repository.

@@ -1,0 +1,1 @@
+//! Other people's model servers as processes.
