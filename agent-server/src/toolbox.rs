@@ -6,7 +6,7 @@ use openhands_conversation::{LlmFactory, ToolRequest, Toolbox};
 use openhands_tools::{Registry, Tool, ToolSetup};
 
 /// The names an agent may give in `tools`.
-pub const TOOL_NAMES: [&str; 5] = ["file_editor", "finish", "task_tracker", "terminal", "think"];
+pub const TOOL_NAMES: [&str; 6] = ["apply_patch", "file_editor", "finish", "task_tracker", "terminal", "think"];
 
 /// The built-in tools.
 pub struct StockTools(Registry);
@@ -35,7 +35,7 @@ pub fn models(variables: &BTreeMap<String, String>) -> LlmFactory {
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
     environment.extend(variables.clone());
-    Arc::new(move |config| openhands_llm::client_for(config, &environment))
+    Arc::new(move |config, options| openhands_llm::client_with(config, &environment, options))
 }
 
 #[cfg(test)]

@@ -7,9 +7,7 @@ mod numbered;
 mod spec;
 #[cfg(test)]
 mod tests;
-mod text;
 mod view;
-mod write;
 
 use std::{
     path::{Path, PathBuf},
@@ -21,14 +19,12 @@ use openhands_protocol::{Content, tool::ToolSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::{InvalidArguments, Observation, Tool, ToolContext, ToolError, arguments, observation};
+use crate::{
+    InvalidArguments, Observation, Tool, ToolContext, ToolError, arguments,
+    file::{LARGEST_CONTENT, Refusal},
+    observation,
+};
 use history::History;
-
-/// Larger files are refused.
-const LARGEST_FILE: u64 = 10 * 1024 * 1024;
-
-/// Larger contents are left out of observations: every client would get both versions with every edit.
-const LARGEST_CONTENT: usize = 512 * 1024;
 
 /// Views, creates and edits files (F1-TOOL-19, F1-TOOL-20).
 pub struct FileEditorTool {
@@ -65,10 +61,6 @@ enum Command {
     Insert,
     UndoEdit,
 }
-
-/// Why nothing was done; the model reads it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Refusal(String);
 
 /// What was done.
 #[derive(Debug, Default)]

@@ -6,7 +6,10 @@ use openhands_protocol::agent::ToolRef;
 use regex::Regex;
 use serde_json::{Map, Value};
 
-use crate::{FileEditorTool, FinishTool, TaskTrackerTool, TerminalSettings, TerminalTool, ThinkTool, Tool};
+use crate::{
+    ApplyPatchTool, FileEditorTool, FinishTool, SwitchLlmTool, TaskTrackerTool, TerminalSettings, TerminalTool,
+    ThinkTool, Tool,
+};
 
 /// What a conversation gives to its tools when they are made.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +20,8 @@ pub struct ToolSetup {
     pub persistence_dir: Option<PathBuf>,
     /// Whether the model sees images; only changes what it is told.
     pub vision: bool,
+    /// Names of the saved profiles that the conversation may change to.
+    pub profiles: Vec<String>,
 }
 
 /// Makes the tools of one name from its parameters. The text of an error says which parameter is wrong.
@@ -60,9 +65,11 @@ const ALIASES: &[(&str, &str)] = &[
     ("BashTool", "terminal"),
     ("execute_bash", "terminal"),
     ("FileEditorTool", "file_editor"),
+    ("ApplyPatchTool", "apply_patch"),
     ("TaskTrackerTool", "task_tracker"),
     ("FinishTool", "finish"),
     ("ThinkTool", "think"),
+    ("SwitchLLMTool", "switch_llm"),
 ];
 
 /// The tools that can be made, by name.
@@ -72,7 +79,8 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// The built-in tools: `terminal`, `file_editor`, `task_tracker`, `finish`, `think`.
+    /// The built-in tools: `terminal`, `file_editor`, `apply_patch`, `task_tracker`, `finish`, `think`,
+    /// `switch_llm`.
     #[must_use]
     pub fn stock() -> Self {
         let mut registry = Self::default();
@@ -84,6 +92,10 @@ impl Registry {
             none(params)?;
             Ok(vec![Arc::new(FileEditorTool::new(&setup.working_dir, setup.vision))])
         });
+        registry.register("apply_patch", |params, _| {
+            none(params)?;
+            Ok(vec![Arc::new(ApplyPatchTool::new())])
+        });
         registry.register("task_tracker", |params, setup| {
             none(params)?;
             Ok(vec![Arc::new(TaskTrackerTool::new(setup.persistence_dir.clone()))])
@@ -91,6 +103,10 @@ impl Registry {
         registry.register("finish", |params, _| {
             none(params)?;
             Ok(vec![Arc::new(FinishTool::new())])
+        });
+        registry.register("switch_llm", |params, setup| {
+            none(params)?;
+            Ok(vec![Arc::new(SwitchLlmTool::new(&setup.profiles))])
         });
         registry.register("think", |params, _| {
             none(params)?;
@@ -213,7 +229,7 @@ mod tests {
         };
         assert_eq!(
             wrong(&tools(&["no_such"])),
-            "no tool is called 'no_such'; available: file_editor, finish, task_tracker, terminal, think"
+            "no tool is called 'no_such'; available: apply_patch, file_editor, finish, switch_llm, task_tracker, terminal, think"
         );
         assert_eq!(wrong(&tools(&["terminal", "TerminalTool"])), "the tool 'terminal' is there twice");
         let params = json!({"no_change_timeout_seconds": -1}).as_object().cloned().unwrap();

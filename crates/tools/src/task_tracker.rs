@@ -181,6 +181,7 @@ mod tests {
             environment: std::collections::BTreeMap::default(),
             cancel: CancellationToken::new(),
             secrets: Arc::new(crate::NoSecrets),
+            models: None,
         }
     }
 

@@ -7,6 +7,8 @@ use openhands_protocol::tool::ToolSpec;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::switch_llm::ModelSwitch;
+
 /// Arguments that are no action; the text goes to the model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -38,6 +40,8 @@ pub struct ToolContext {
     pub cancel: CancellationToken,
     /// The conversation's secrets.
     pub secrets: Arc<dyn SecretLookup>,
+    /// Changes the conversation's model; `None` where that is not possible.
+    pub models: Option<Arc<dyn ModelSwitch>>,
 }
 
 /// Secrets as a tool may see them.

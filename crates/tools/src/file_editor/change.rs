@@ -4,10 +4,9 @@ use std::path::Path;
 
 use openhands_protocol::Content;
 
-use super::{
-    Refusal, Reply,
-    history::History,
-    numbered::numbered,
+use super::{Reply, history::History, numbered::numbered};
+use crate::file::{
+    Refusal,
     text::{TextFile, lines},
     write,
 };

@@ -2,7 +2,8 @@
 
 use std::{fs, path::Path};
 
-use super::{Refusal, numbered::LONGEST};
+use super::numbered::LONGEST;
+use crate::file::Refusal;
 
 /// Entries read of one directory at most.
 const MOST_ENTRIES: usize = 2000;

@@ -5,6 +5,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::file::LARGEST_FILE;
 
 struct Bench {
     directory: tempfile::TempDir,
@@ -38,6 +39,7 @@ impl Bench {
             environment: std::collections::BTreeMap::default(),
             cancel: CancellationToken::new(),
             secrets: Arc::new(crate::NoSecrets),
+            models: None,
         };
         let action = self.tool.action(arguments).unwrap();
         self.tool.run(&action, &context).await.unwrap().body

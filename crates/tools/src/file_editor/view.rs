@@ -5,9 +5,9 @@ use std::path::Path;
 use base64::Engine as _;
 use openhands_protocol::Content;
 
-use super::{
-    Refusal, Reply, directory,
-    numbered::numbered,
+use super::{Reply, directory, numbered::numbered};
+use crate::file::{
+    Refusal,
     text::{TextFile, read_bytes},
 };
 

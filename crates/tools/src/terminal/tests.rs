@@ -45,6 +45,7 @@ impl Bench {
             ]),
             cancel: self.cancel.clone(),
             secrets: Arc::new(Secrets),
+            models: None,
         }
     }
 

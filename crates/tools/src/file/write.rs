@@ -10,7 +10,7 @@ use std::{
 use super::Refusal;
 
 /// Makes a new file and the directories above it. Fails when there is something of that name.
-pub(super) fn create(path: &Path, bytes: &[u8]) -> Result<(), Refusal> {
+pub(crate) fn create(path: &Path, bytes: &[u8]) -> Result<(), Refusal> {
     let write = || {
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;
@@ -29,7 +29,7 @@ pub(super) fn create(path: &Path, bytes: &[u8]) -> Result<(), Refusal> {
 }
 
 /// Replaces the content of a file. Its permissions and owner stay; through a link the file it leads to is written.
-pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<(), Refusal> {
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<(), Refusal> {
     let write = || {
         let target = path.canonicalize()?;
         let metadata = target.metadata()?;

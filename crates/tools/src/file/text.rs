@@ -9,18 +9,18 @@ use super::{LARGEST_FILE, Refusal};
 
 /// A file's text.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct TextFile {
+pub(crate) struct TextFile {
     /// The text as it is in the file, line ends included, without a byte order mark.
-    pub(super) text: String,
+    pub(crate) text: String,
     /// The bytes it came from.
-    pub(super) bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
     encoding: &'static Encoding,
     mark: bool,
 }
 
 impl TextFile {
     /// Reads a regular file of up to 10 MiB.
-    pub(super) fn read(path: &Path) -> Result<Self, Refusal> {
+    pub(crate) fn read(path: &Path) -> Result<Self, Refusal> {
         let bytes = read_bytes(path)?;
         let kind = infer::get(&bytes).map(|kind| kind.mime_type());
         Self::decode(bytes).ok_or_else(|| Refusal(binary(path, kind)))
@@ -49,7 +49,7 @@ impl TextFile {
 
     /// Another text in the way of this file. The second value names the old encoding if it cannot hold the text and UTF-8
     /// is used instead.
-    pub(super) fn encode(&self, text: &str) -> (Vec<u8>, Option<&'static str>) {
+    pub(crate) fn encode(&self, text: &str) -> (Vec<u8>, Option<&'static str>) {
         if self.encoding == UTF_16LE || self.encoding == UTF_16BE {
             let little = self.encoding == UTF_16LE;
             let units = self.mark.then_some(0xfeff).into_iter().chain(text.encode_utf16());
@@ -70,19 +70,19 @@ impl TextFile {
     }
 
     /// Whether most lines end with CR LF.
-    pub(super) fn has_crlf(&self) -> bool {
+    pub(crate) fn has_crlf(&self) -> bool {
         let crlf = self.text.matches("\r\n").count();
         crlf > 0 && crlf * 2 > self.text.matches('\n').count()
     }
 
     /// The lines, without their ends. A last line without an end counts.
-    pub(super) fn lines(&self) -> Vec<&str> {
+    pub(crate) fn lines(&self) -> Vec<&str> {
         lines(&self.text)
     }
 }
 
 /// The lines of a text, without their ends; only line feeds end lines.
-pub(super) fn lines(text: &str) -> Vec<&str> {
+pub(crate) fn lines(text: &str) -> Vec<&str> {
     let mut lines: Vec<&str> = text.split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line)).collect();
     if lines.last() == Some(&"") {
         lines.pop();
@@ -91,7 +91,7 @@ pub(super) fn lines(text: &str) -> Vec<&str> {
 }
 
 /// Reads a regular file of up to 10 MiB.
-pub(super) fn read_bytes(path: &Path) -> Result<Vec<u8>, Refusal> {
+pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, Refusal> {
     let failed = |error: std::io::Error| Refusal(format!("{} cannot be read: {error}", path.display()));
     // Asked before opening: opening a pipe may wait for ever.
     let metadata = path.metadata().map_err(failed)?;
