@@ -20,7 +20,7 @@ pub(crate) fn apply(events: &[Arc<Event>]) -> Vec<Arc<Event>> {
     left
 }
 
-fn is_for_model(event: &Event) -> bool {
+pub(crate) fn is_for_model(event: &Event) -> bool {
     matches!(
         event,
         Event::SystemPrompt(_)

@@ -13,6 +13,8 @@ use serde_json::Value;
 
 use crate::{
     answer,
+    condenser::{CondenserRules, Need},
+    length::Length,
     pending::PendingActions,
     policy::{self, Judgement},
     stuck::{self, StuckThresholds, Verdict},
@@ -49,6 +51,8 @@ pub enum Next {
     Judge,
     /// Execute these actions; append their results in this order.
     Execute(Vec<Arc<Event>>),
+    /// The history is too long: shorten it, then tell [`Machine::condensed`] or [`Machine::condensation_failed`].
+    Condense(Need),
     /// Ask the model, with the messages of [`Machine::lend_messages`].
     CallModel,
     /// Append this draft, then ask again what next.
@@ -95,6 +99,7 @@ pub struct Machine {
     /// The error that the model was nudged about.
     nudged: Option<EventId>,
     final_response: Arc<str>,
+    length: Length,
 }
 
 impl Machine {
@@ -114,7 +119,13 @@ impl Machine {
             empty_answers: 0,
             nudged: None,
             final_response: "".into(),
+            length: Length::default(),
         }
+    }
+
+    /// Sets who shortens a history that grows too long, in the order in which they are asked; nobody by default.
+    pub fn set_condensers(&mut self, condensers: Vec<CondenserRules>) {
+        self.length.set_condensers(condensers);
     }
 
     /// A machine that has seen these events, in log order.
@@ -136,6 +147,7 @@ impl Machine {
 
     /// Whatever the event means except for the model's messages.
     fn follow(&mut self, event: &Arc<Event>) {
+        self.length.observe(event);
         let acting = !self.pending.is_empty();
         self.pending.observe(event);
         match &**event {
@@ -224,7 +236,22 @@ impl Machine {
         if self.empty_answers >= MAX_EMPTY_ANSWERS {
             return Next::EmptyAnswers;
         }
-        Next::CallModel
+        self.length.need().map_or(Next::CallModel, Next::Condense)
+    }
+
+    /// Takes down how many tokens the latest call had, as the provider counted them, and how many its model takes at most.
+    pub fn note_tokens(&mut self, used: u64, limit: Option<u64>) {
+        self.length.note_tokens(used, limit);
+    }
+
+    /// A condensation was appended. `events` is the whole log with it.
+    pub fn condensed(&mut self, events: &[Arc<Event>]) {
+        self.view = View::of(events, self.limits.max_message_chars);
+    }
+
+    /// A condensation that was not necessary failed; it is tried again when the history has grown some more.
+    pub fn condensation_failed(&mut self) {
+        self.length.put_off();
     }
 
     /// Judges the pending actions as a batch.
@@ -251,6 +278,18 @@ impl Machine {
     pub fn lend_messages(&mut self) -> Vec<Message> {
         self.said_while_asked = false;
         self.view.lend()
+    }
+
+    /// The messages as they would be lent now, with stand-ins for missing results.
+    #[must_use]
+    pub fn messages(&self) -> Vec<Message> {
+        self.view.messages()
+    }
+
+    /// Cuts texts of what comes from now on at another length, for another model.
+    pub fn limit_messages(&mut self, max_message_chars: usize) {
+        self.limits.max_message_chars = max_message_chars;
+        self.view.limit(max_message_chars);
     }
 
     /// Takes the messages back; `answered` when events of an answer follow.

@@ -17,6 +17,7 @@ fn name(next: &Next) -> String {
         Next::Execute(actions) => {
             format!("execute {}", actions.iter().map(|action| action.id().to_string()).collect::<Vec<_>>().join(","))
         }
+        Next::Condense(need) => format!("condense {}", need.condenser),
         Next::CallModel => "call".to_owned(),
         Next::Append(_) => "append".to_owned(),
         Next::Finished => "finished".to_owned(),
