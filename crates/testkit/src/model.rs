@@ -52,7 +52,7 @@ pub struct ScriptedModel {
 }
 
 #[derive(Debug)]
-struct Script {
+pub(crate) struct Script {
     turns: Mutex<VecDeque<Turn>>,
     seen: Mutex<Vec<SeenRequest>>,
     /// Answers that are being sent.
@@ -78,6 +78,11 @@ impl ScriptedModel {
             let _ = axum::serve(listener, router).await;
         });
         Self { address, script, server }
+    }
+
+    /// What answers, for servers that let this one answer for them.
+    pub(crate) fn script(&self) -> Arc<Script> {
+        Arc::clone(&self.script)
     }
 
     /// The base URL for a model configuration; ends in `/v1`.
@@ -145,9 +150,15 @@ impl Drop for Open {
     }
 }
 
-async fn answer(State(script): State<Arc<Script>>, request: Request) -> Response {
+pub(crate) async fn answer(State(script): State<Arc<Script>>, request: Request) -> Response {
     let open = Open::new(Arc::clone(&script));
     let (head, body) = request.into_parts();
+    if head.uri.path().ends_with("/model/info") {
+        // Clients of LiteLLM's proxy ask what it knows of a model; that is no call of the model.
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::NOT_FOUND;
+        return response;
+    }
     let bytes = axum::body::to_bytes(body, BODY_LIMIT).await.unwrap_or_default();
     let body: Value = serde_json::from_slice(&bytes).unwrap_or_default();
     let path = head.uri.path().to_owned();

@@ -45,7 +45,9 @@ pub fn normal(seen: &SeenRequest) -> Value {
             }
         }
     }
-    json!({"path": seen.path, "query": query(&seen.query), "headers": headers(seen), "body": body})
+    let mut request = json!({"path": seen.path, "query": query(&seen.query), "headers": headers(seen), "body": body});
+    without_ids(&mut request);
+    request
 }
 
 fn query(text: &str) -> Map<String, Value> {
@@ -73,6 +75,23 @@ fn headers(seen: &SeenRequest) -> Map<String, Value> {
     kept
 }
 
+/// Ids that a server makes up.
+fn without_ids(value: &mut Value) {
+    match value {
+        Value::String(text) if is_uuid(text) => *text = "(uuid)".to_owned(),
+        Value::Array(items) => items.iter_mut().for_each(without_ids),
+        Value::Object(members) => members.values_mut().for_each(without_ids),
+        _ => {}
+    }
+}
+
+fn is_uuid(text: &str) -> bool {
+    text.len() == 36
+        && text.bytes().enumerate().all(|(at, byte)| {
+            if [8, 13, 18, 23].contains(&at) { byte == b'-' } else { byte.is_ascii_hexdigit() }
+        })
+}
+
 fn normal_message(message: &mut Value) {
     let Value::Object(members) = message else { return };
     let role = members.get("role").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -80,6 +99,7 @@ fn normal_message(message: &mut Value) {
         *content = match role.as_str() {
             "system" | "developer" => marked(parts(content.take()), PROMPT),
             "tool" => results(parts(content.take())),
+            "user" => told_results(parts(content.take())),
             _ => parts(content.take()),
         };
     }
@@ -90,6 +110,11 @@ fn normal_message(message: &mut Value) {
                 let is_result = |part: &&mut Value| !outer.is_empty() || part["type"] == "tool_result";
                 if let Some(content) = part.filter(is_result).and_then(|part| part.get_mut(inner)) {
                     *content = results(parts(content.take()));
+                    // Google leaves the name of this member to its users.
+                    let said = content.get("content").or_else(|| content.get("result")).cloned();
+                    if let (Some(said), "functionResponse") = (said, outer) {
+                        *content = said;
+                    }
                 }
             }
         }
@@ -138,6 +163,16 @@ fn results(mut content: Value) -> Value {
     content
 }
 
+/// Where a model is told of its tools by prompt, results are texts of the user.
+fn told_results(mut content: Value) -> Value {
+    for part in content.as_array_mut().into_iter().flatten() {
+        if part["text"].as_str().is_some_and(|text| text.contains("-output\n")) {
+            *part = results(part.take());
+        }
+    }
+    content
+}
+
 fn each_text(value: &mut Value, change: &dyn Fn(&str) -> String) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(|item| each_text(item, change)),
@@ -162,9 +197,21 @@ fn normal_tools(tools: &mut Value) {
     if let Some(list) = tools.as_array_mut() {
         list.sort_by_key(|tool| tool.pointer("/function/name").or_else(|| tool.get("name")).map(Value::to_string));
     }
+    if let Some(declarations) = tools.pointer_mut("/0/functionDeclarations") {
+        one_name_for_schemas(declarations);
+    }
     for place in ["/tools", "/0/functionDeclarations"] {
         if let Some(list) = tools.pointer_mut(place).and_then(Value::as_array_mut) {
             list.sort_by_key(|tool| tool.pointer("/toolSpec/name").or_else(|| tool.get("name")).map(Value::to_string));
+        }
+    }
+}
+
+/// Google takes a schema under two names.
+fn one_name_for_schemas(declarations: &mut Value) {
+    for declaration in declarations.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+        if let Some(schema) = declaration.remove("parametersJsonSchema") {
+            declaration.insert("parameters".to_owned(), schema);
         }
     }
 }
@@ -258,8 +305,8 @@ mod tests {
 
     #[test]
     fn both_spellings_of_google_are_one() {
-        let body = json!({"system_instruction": {"parts": [{"text": "You"}]}, "contents": [{"parts": [{"function_response": {"response": {"a_b": "x"}}}]}]});
-        let wanted = json!({"systemInstruction": {"parts": [{"text": "(prompt)"}]}, "contents": [{"parts": [{"functionResponse": {"response": {"a_b": "x"}}}]}]});
+        let body = json!({"system_instruction": {"parts": [{"text": "You"}]}, "contents": [{"parts": [{"function_response": {"response": {"a_b": "x"}}}]}], "tools": [{"function_declarations": [{"name": "t", "parameters_json_schema": {}}]}]});
+        let wanted = json!({"systemInstruction": {"parts": [{"text": "(prompt)"}]}, "contents": [{"parts": [{"functionResponse": {"response": {"a_b": "x"}}}]}], "tools": [{"functionDeclarations": [{"name": "t", "parameters": {}}]}]});
         assert_eq!(normal(&seen("/models/m:generateContent", body))["body"], wanted);
     }
 }

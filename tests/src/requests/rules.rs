@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::Difference;
@@ -18,13 +18,17 @@ pub struct Rule {
     /// The places.
     pub at: String,
     /// Only with this value in ours (`(absent)` for none); any when left out.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "even_null")]
     pub ours: Option<Value>,
     /// Only with this value in theirs; any when left out.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "even_null")]
     pub theirs: Option<Value>,
     /// Why we differ.
     pub why: String,
+}
+
+fn even_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
 }
 
 /// The list, and which of it was needed.
@@ -101,6 +105,8 @@ mod tests {
         assert!(rules.covers("any", &difference("/body/messages/3/name", "(absent)")));
         assert!(!rules.covers("any", &difference("/body/messages/3/name", "n")));
         assert!(!rules.covers("any", &difference("/headers/x", "n")));
+        let null: Rule = serde_json::from_value(json!({"case": "", "at": "", "ours": null, "why": "w"})).unwrap();
+        assert_eq!((null.ours, null.theirs), (Some(Value::Null), None));
         assert_eq!(rules.idle().map(|rule| rule.case.as_str()).collect::<Vec<_>>(), ["claude-*"]);
         assert!(Rules::of(serde_json::from_value(json!([{"case": "", "at": "", "why": " "}])).unwrap()).is_err());
     }
