@@ -11,13 +11,18 @@ use std::{
 use bytes::Bytes;
 use openhands_protocol::LlmConfig;
 
-use crate::{Delta, DeltaSink, LlmError, LlmRequest, LlmResponse};
+use crate::{Delta, DeltaSink, LlmError, LlmRequest, LlmResponse, ProfileLookup, Session, TokenSource};
 
 /// Attempts that are kept apart; of further ones only the number is known.
 const ATTEMPTS_KEPT: usize = 64;
 
 /// Told about the calls of a client. Called on the task that makes the call: must not block, and is not awaited.
 pub trait CallObserver: Send + Sync {
+    /// Whether [`CallTrace::sent`] is looked at for calls of this model. A body lives as long as its call then.
+    fn wants_body(&self, _config: &LlmConfig) -> bool {
+        false
+    }
+
     /// A call begins.
     fn started(&self, _call: &CallStart<'_>) {}
 
@@ -33,6 +38,12 @@ pub trait CallObserver: Send + Sync {
 pub struct ClientOptions {
     /// Told about every call of the client.
     pub observer: Option<Arc<dyn CallObserver>>,
+    /// Where credentials come from, instead of the configuration and the environment.
+    pub credentials: Option<Arc<dyn TokenSource>>,
+    /// Where the saved models of `llm.fallback_strategy` are looked up.
+    pub profiles: Option<ProfileLookup>,
+    /// The conversation that calls belong to.
+    pub session: Session,
 }
 
 impl fmt::Debug for ClientOptions {
@@ -115,7 +126,8 @@ pub struct CallTrace<'a> {
     pub destination: Destination<'a>,
     /// What was asked, in no provider's words.
     pub request: &'a LlmRequest,
-    /// The body of the last attempt as it was sent; empty when there was none. It carries no key: those are in headers.
+    /// The body of the last attempt as it was sent, without headers and so without keys; empty when there was none, or when the
+    /// observer does not want it.
     pub sent: &'a [u8],
     /// Whether the answer was asked for as a stream.
     pub streamed: bool,
@@ -142,6 +154,7 @@ pub(crate) struct Notes<'a> {
     context_window: u64,
     began: SystemTime,
     clock: Instant,
+    wants_body: bool,
     sent: Bytes,
     attempts: Vec<AttemptTrace>,
     first_piece: Arc<OnceLock<Duration>>,
@@ -165,6 +178,7 @@ impl<'a> Notes<'a> {
             context_window,
             began: SystemTime::now(),
             clock: Instant::now(),
+            wants_body: observer.wants_body(start.config),
             sent: Bytes::new(),
             attempts: Vec::new(),
             first_piece: Arc::default(),
@@ -174,7 +188,9 @@ impl<'a> Notes<'a> {
 
     /// Takes down what an attempt sends.
     pub(crate) fn sends(&mut self, body: &Bytes) {
-        self.sent = body.clone();
+        if self.wants_body {
+            self.sent = body.clone();
+        }
     }
 
     /// Hands pieces on and takes down when the first one came.

@@ -15,6 +15,10 @@ use crate::{LlmClient, client_with};
 struct Diary(Mutex<Vec<String>>);
 
 impl CallObserver for Diary {
+    fn wants_body(&self, _: &LlmConfig) -> bool {
+        true
+    }
+
     fn started(&self, call: &CallStart<'_>) {
         let Destination { provider, spoken, host, model, .. } = call.destination;
         self.0.lock().unwrap().push(format!("started {provider} {spoken:?} {host} {model}"));
