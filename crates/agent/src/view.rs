@@ -94,6 +94,7 @@ impl View {
             | Event::Condensation(_)
             | Event::SecurityAnalysis(_)
             | Event::StreamingDelta(_)
+            | Event::LlmCompletionLog(_)
             | Event::Unknown(_) => {}
         }
     }

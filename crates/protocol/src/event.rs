@@ -286,6 +286,32 @@ pub struct StreamingDeltaEvent {
     pub reasoning_content: Option<String>,
 }
 
+/// What one model call sent and got, for clients that asked for it (`llm.log_completions`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LlmCompletionLogEvent {
+    /// See [`EventBase`].
+    #[serde(flatten)]
+    pub base: EventBase,
+    /// The name of the file that a client writes it to; no path.
+    pub filename: String,
+    /// A JSON document.
+    pub log_data: String,
+    /// The model that was asked.
+    #[serde(default = "unknown_model")]
+    pub model_name: String,
+    /// The slot it was asked for.
+    #[serde(default = "default_usage")]
+    pub usage_id: String,
+}
+
+fn unknown_model() -> String {
+    "unknown".to_owned()
+}
+
+fn default_usage() -> String {
+    "default".to_owned()
+}
+
 /// An event this version does not know, kept word for word.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UnknownEvent {
@@ -368,6 +394,7 @@ event_table! {
     Condensation(CondensationEvent) = "Condensation", null: ["summary", "summary_offset"];
     SecurityAnalysis(SecurityAnalysisEvent) = "SecurityAnalysisEvent", null: [];
     StreamingDelta(StreamingDeltaEvent) = "StreamingDeltaEvent", null: ["content", "reasoning_content"];
+    LlmCompletionLog(LlmCompletionLogEvent) = "LLMCompletionLogEvent", null: [];
 }
 
 /// Why bytes are no event.
