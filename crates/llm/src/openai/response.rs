@@ -145,7 +145,13 @@ impl Assembly {
             self.thinking.push(json!({"type": "thinking", "thinking": "", "signature": null}));
         }
         if let Some(Value::Object(open)) = self.thinking.last_mut() {
-            append(open, "thinking", &more);
+            // LiteLLM's proxy repeats the whole text beside the signature, which would no longer fit a text told twice.
+            let is_told = |told: &str| signature.is_some() && !told.is_empty() && more.starts_with(told);
+            if open.get("thinking").and_then(Value::as_str).is_some_and(is_told) {
+                open.insert("thinking".to_owned(), more.into());
+            } else {
+                append(open, "thinking", &more);
+            }
             if let Some(signature) = signature {
                 open.insert("signature".to_owned(), signature.into());
             }

@@ -60,7 +60,8 @@ pub(super) fn stream(turn: &Turn, id: &str, model: &str) -> String {
         events.push(chunk(delta, None));
     }
     if let Some(signature) = &turn.signature {
-        let block = json!({"type": "thinking", "thinking": "", "signature": signature});
+        // As LiteLLM's proxy does: beside the signature the whole text once more.
+        let block = json!({"type": "thinking", "thinking": turn.reasoning, "signature": signature});
         events.push(chunk(json!({"thinking_blocks": [block]}), None));
     }
     for piece in pieces(turn.text.as_deref()) {
