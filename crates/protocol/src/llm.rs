@@ -1,9 +1,21 @@
 //! The configuration of one model slot, with the reference's names and defaults (F1-LLM rows).
 
+use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::secret::SecretText;
+
+/// Which saved models are asked when this one cannot answer for now (F2-FALL-01).
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FallbackStrategy {
+    /// Names of saved profiles, in the order in which they are tried.
+    pub fallback_llms: Vec<String>,
+    /// Another place for profiles; a server knows its own only, and refuses this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile_store_dir: Option<String>,
+}
 
 /// One model slot. Secrets are masked when this is serialised; [`crate::AgentSpec::json`] shows them on purpose.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -121,9 +133,45 @@ pub struct LlmConfig {
     pub litellm_extra_body: Map<String, Value>,
     /// Whether a subscription pays.
     pub is_subscription: bool,
+    /// Google's `safetySettings`; sent to Google only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub safety_settings: Option<Vec<Map<String, Value>>>,
+    /// Who is asked when this model cannot answer for now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fallback_strategy: Option<FallbackStrategy>,
+    /// With `llms_for_routing`: who chooses among them, `multimodal_router` or `random_router`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub router_name: Option<String>,
+    /// The models of a router, by name.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub llms_for_routing: IndexMap<String, LlmConfig>,
     /// Members this version does not know.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
+}
+
+impl LlmConfig {
+    /// The configuration as JSON with its secrets in clear, for what is stored encrypted or handed to a trusted peer.
+    #[must_use]
+    pub fn plain_json(&self) -> Value {
+        let mut json = serde_json::to_value(self).unwrap_or_default();
+        for (name, secret) in [
+            ("api_key", &self.api_key),
+            ("aws_access_key_id", &self.aws_access_key_id),
+            ("aws_secret_access_key", &self.aws_secret_access_key),
+            ("aws_session_token", &self.aws_session_token),
+        ] {
+            if let (Some(place), Some(secret)) = (json.get_mut(name), secret) {
+                *place = secret.expose().into();
+            }
+        }
+        if let Some(routed) = json.get_mut("llms_for_routing").and_then(Value::as_object_mut) {
+            for (name, config) in &self.llms_for_routing {
+                routed.insert(name.clone(), config.plain_json());
+            }
+        }
+        json
+    }
 }
 
 impl Default for LlmConfig {
@@ -185,6 +233,10 @@ impl Default for LlmConfig {
             usage_id: "default".to_owned(),
             litellm_extra_body: Map::new(),
             is_subscription: false,
+            safety_settings: None,
+            fallback_strategy: None,
+            router_name: None,
+            llms_for_routing: IndexMap::new(),
             extra: Map::new(),
         }
     }
