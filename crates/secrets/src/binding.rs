@@ -54,6 +54,18 @@ impl Destination {
         Self::new(ADDRESS_MEMBERS.map(text), text("aws_region_name"), headers)
     }
 
+    /// Of something that is no model: `place` says what it is and all that decides where it is sent.
+    #[must_use]
+    pub fn of_place(place: &Value) -> Self {
+        Self(json!(["place", place]).to_string())
+    }
+
+    /// Of a secret that is for its owner to use wherever he likes.
+    #[must_use]
+    pub const fn anywhere() -> Self {
+        Self(String::new())
+    }
+
     fn new(addresses: [Option<&str>; 4], region: Option<&str>, headers: Option<&Map<String, Value>>) -> Self {
         let addresses = addresses.map(|address| address.unwrap_or_default().trim().trim_end_matches('/'));
         // A plain region chooses one of the provider's own hosts; anything else could name a host of its own.
@@ -124,8 +136,9 @@ fn visit(json: &mut Value, change: &mut dyn FnMut(&Destination, &str) -> Option<
     }
 }
 
-/// Fills in the secrets that `new` leaves out (absent, blank or [`MASK`], which mean "as before") from `old`, if both go to the same
-/// destination. Otherwise they stay unset, and the answer is [`Binding::Dropped`] when there was something to keep.
+/// Fills in the secrets that stand as [`MASK`] in `new`, which means "as before", from `old`, if both go to the same destination.
+/// Otherwise they become unset, and the answer is [`Binding::Dropped`] when there was something to keep. Absent and blank ones are
+/// unset on purpose and stay so.
 pub fn keep_secrets(old: &LlmConfig, new: &mut LlmConfig) -> Binding {
     let same = Destination::of(old) == Destination::of(new);
     let mut binding = Binding::Kept;
@@ -135,7 +148,8 @@ pub fn keep_secrets(old: &LlmConfig, new: &mut LlmConfig) -> Binding {
         (&old.aws_secret_access_key, &mut new.aws_secret_access_key),
         (&old.aws_session_token, &mut new.aws_session_token),
     ] {
-        if new.as_ref().is_some_and(is_value) {
+        if new.as_ref().is_none_or(|secret| secret.expose() != MASK) {
+            *new = new.take().filter(is_value);
             continue;
         }
         let kept = old.clone().filter(is_value);
@@ -232,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_leaves_out_is_kept_for_the_same_destination_only() {
+    fn what_a_client_sends_masked_is_kept_for_the_same_destination_only() {
         let config = |key: Option<&str>, base_url: &str| LlmConfig {
             api_key: key.map(SecretText::new),
             base_url: Some(base_url.to_owned()),
@@ -241,15 +255,15 @@ mod tests {
         let old = config(Some("sk-1"), "https://a.example");
         for (sent, base_url, expected, binding) in [
             (Some(MASK), "https://a.example/", Some("sk-1"), Binding::Kept),
-            (None, "https://a.example", Some("sk-1"), Binding::Kept),
+            (None, "https://a.example", None, Binding::Kept),
+            (Some(" "), "https://a.example", None, Binding::Kept),
             (Some(MASK), "https://b.example", None, Binding::Dropped),
-            (None, "https://b.example", None, Binding::Dropped),
             (Some("sk-2"), "https://b.example", Some("sk-2"), Binding::Kept),
         ] {
             let mut new = config(sent, base_url);
             assert_eq!(keep_secrets(&old, &mut new), binding);
             assert_eq!(new, config(expected, base_url));
         }
-        assert_eq!(keep_secrets(&config(None, "x"), &mut config(None, "y")), Binding::Kept, "nothing to keep");
+        assert_eq!(keep_secrets(&config(None, "x"), &mut config(Some(MASK), "y")), Binding::Kept, "nothing to keep");
     }
 }

@@ -114,8 +114,10 @@ impl Cipher {
         if stored.trim().is_empty() || stored == MASK {
             return Opened::Unset;
         }
-        let Some(cipher) = cipher.filter(|_| is_token(stored)) else { return Opened::Value(SecretText::new(stored)) };
-        match cipher.read(stored, purpose) {
+        if !is_token(stored) {
+            return Opened::Value(SecretText::new(stored));
+        }
+        match cipher.and_then(|cipher| cipher.read(stored, purpose)) {
             Some((plain, Mark::Here | Mark::Absent)) => Opened::Value(SecretText::new(plain)),
             Some((_, Mark::Elsewhere)) => {
                 tracing::warn!("a stored secret was written for another destination, it is not used");
@@ -169,6 +171,7 @@ mod tests {
             assert_eq!(open(nothing), None, "{nothing}");
         }
         assert_eq!(Cipher::open(None, "plain").map(|value| value.expose().to_owned()).as_deref(), Some("plain"));
+        assert_eq!(Cipher::open(None, &cipher.encrypt("v")), None, "a token is no value");
         assert_eq!(format!("{cipher:?}"), "Cipher { previous: 0, .. }");
     }
 }

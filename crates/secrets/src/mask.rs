@@ -13,6 +13,8 @@ pub const HIDDEN: &str = "<secret-hidden>";
 pub(crate) struct Mask {
     finder: Option<Arc<AhoCorasick>>,
     longest: usize,
+    /// The same values sorted, to ask whether one begins with a text.
+    sorted: Arc<[Box<str>]>,
 }
 
 impl Mask {
@@ -22,8 +24,10 @@ impl Mask {
         if longest == 0 {
             return Self::default();
         }
+        let mut sorted: Vec<Box<str>> = values.iter().map(|value| (*value).into()).collect();
+        sorted.sort_unstable();
         match AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&values) {
-            Ok(finder) => Self { finder: Some(Arc::new(finder)), longest },
+            Ok(finder) => Self { finder: Some(Arc::new(finder)), longest, sorted: sorted.into() },
             Err(error) => {
                 // Only with more text than an automaton can index; the registry's limits keep far below that.
                 tracing::error!(%error, "secrets cannot be masked");
@@ -64,14 +68,31 @@ impl Mask {
     }
 
     pub(crate) fn stream(&self) -> StreamMask {
-        StreamMask { mask: self.clone(), held: String::new() }
+        StreamMask { mask: self.clone(), held: String::new(), skipped: false }
+    }
+
+    /// How much of a text is certain, whatever follows: the rest is the beginning of a value.
+    fn certain(&self, text: &str) -> usize {
+        let earliest = (text.len() + 1).saturating_sub(self.longest);
+        let begins_a_value = |at: &usize| {
+            text.get(*at..).is_some_and(|rest| {
+                let next = self.sorted.partition_point(|value| **value <= *rest);
+                self.sorted.get(next).is_some_and(|value| value.starts_with(rest))
+            })
+        };
+        (earliest..text.len()).find(begins_a_value).unwrap_or(text.len())
     }
 }
+
+/// How much text that nobody wants to see is gathered before it is looked through.
+const SKIPPED_LIMIT: usize = 4096;
 
 /// Masks a text that comes in pieces: the end of each piece is held back while it could be the beginning of a secret.
 pub struct StreamMask {
     mask: Mask,
     held: String,
+    /// What is held may contain text that nobody wants to see.
+    skipped: bool,
 }
 
 impl StreamMask {
@@ -80,13 +101,29 @@ impl StreamMask {
         if self.mask.finder.is_none() {
             return piece.to_owned();
         }
-        self.held.push_str(piece);
-        // A value that begins before the cut lies wholly in what is held, even the longest.
-        let mut cut = (self.held.len() + 1).saturating_sub(self.mask.longest);
-        while !self.held.is_char_boundary(cut) {
-            cut -= 1;
+        if std::mem::take(&mut self.skipped) {
+            self.release(self.mask.certain(&self.held));
         }
-        self.release(cut)
+        self.held.push_str(piece);
+        self.release(self.mask.certain(&self.held))
+    }
+
+    /// Takes a piece that nobody wants to see; only what may be the beginning of a secret is kept.
+    pub fn skip(&mut self, piece: &str) {
+        if self.mask.finder.is_none() {
+            return;
+        }
+        self.held.push_str(piece);
+        self.skipped = true;
+        if self.held.len() > SKIPPED_LIMIT.max(2 * self.mask.longest) {
+            self.release(self.mask.certain(&self.held));
+        }
+    }
+
+    /// Forgets what is held back: a new text begins.
+    pub fn clear(&mut self) {
+        self.held.clear();
+        self.skipped = false;
     }
 
     /// Gives the rest; nothing more comes.
@@ -149,5 +186,36 @@ mod tests {
                 assert_eq!(shown + &stream.finish(), whole, "cut at {first} and {second}");
             }
         }
+    }
+
+    #[test]
+    fn only_the_beginning_of_a_secret_is_held_back() {
+        let mut stream = Mask::new(["secret-value-of-many-characters", "xab", "abz"].into_iter()).stream();
+        let table = [
+            ("plain", "plain"),
+            (" text s", " text "),
+            ("o", "so"),
+            (" secret-value-of-many-character", " "),
+            ("s!", "<secret-hidden>!"),
+            ("xab", "<secret-hidden>"),
+            ("z secret-", "z "),
+        ];
+        for (piece, shown) in table {
+            assert_eq!(stream.feed(piece), shown, "{piece}");
+        }
+        assert_eq!(stream.finish(), "secret-");
+    }
+
+    #[test]
+    fn skipped_text_is_not_shown_and_hides_the_rest_of_its_secret() {
+        let mut stream = Mask::new(["geheim"].into_iter()).stream();
+        stream.skip("before ");
+        stream.skip("gehe");
+        assert_eq!(stream.feed("im after"), "<secret-hidden> after");
+        stream.skip(&"x".repeat(3 * SKIPPED_LIMIT));
+        assert!(stream.held.len() < SKIPPED_LIMIT);
+        stream.skip("ge");
+        stream.clear();
+        assert_eq!(stream.feed("heim") + &stream.finish(), "heim");
     }
 }

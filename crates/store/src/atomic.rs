@@ -38,8 +38,11 @@ pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> Result<File, StoreError> {
     Ok(file)
 }
 
-/// Puts `bytes` at `path` by temporary file and rename; with `durable` also through to the device.
-pub(crate) fn replace(path: &Path, bytes: &[u8], durable: bool) -> Result<(), StoreError> {
+/// Puts `bytes` at `path` (mode 0600) by temporary file and rename; with `durable` also through to the device.
+///
+/// # Errors
+/// When the operating system refuses; what was at `path` is whole then.
+pub fn replace(path: &Path, bytes: &[u8], durable: bool) -> Result<(), StoreError> {
     let dir = path.parent().unwrap_or_else(|| Path::new("."));
     let temporary = temporary_path(dir);
     let file = write_new(&temporary, bytes)?;
@@ -69,7 +72,10 @@ pub fn create_private_dir(dir: &Path) -> Result<(), StoreError> {
 
 /// Reads a file of at most `limit` bytes; `None` when it does not exist. Blocks on nothing but the disk: a pipe or a device
 /// that somebody put in the file's place is refused, because to open or read it could take for ever.
-pub(crate) fn read_bounded(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, StoreError> {
+///
+/// # Errors
+/// When it is longer, no regular file, or the operating system refuses.
+pub fn read_bounded(path: &Path, limit: u64) -> Result<Option<Vec<u8>>, StoreError> {
     // Without the flag the opening of a pipe waits for its other end.
     let without_waiting = OFlags::NONBLOCK.bits().cast_signed();
     let file = match OpenOptions::new().read(true).custom_flags(without_waiting).open(path) {

@@ -13,11 +13,14 @@ use crate::error::StoreError;
 
 /// A lock file that is locked while this lives.
 #[derive(Debug)]
-pub(crate) struct FileLock(File);
+pub struct FileLock(File);
 
 impl FileLock {
     /// Takes the lock, blocking for at most `limit`. The file is made when there is none.
-    pub(crate) fn take(path: &Path, limit: Duration) -> Result<Self, StoreError> {
+    ///
+    /// # Errors
+    /// [`StoreError::Locked`] when somebody holds it all the time, [`StoreError::Io`] when the operating system refuses.
+    pub fn take(path: &Path, limit: Duration) -> Result<Self, StoreError> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let file = options.open(path).map_err(StoreError::io("open", path))?;

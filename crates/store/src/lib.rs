@@ -16,11 +16,12 @@ pub mod lease;
 pub mod side_file;
 pub mod state_file;
 
-pub use atomic::{create_private_dir, sync_dir};
+pub use atomic::{create_private_dir, read_bounded, replace, sync_dir};
 pub use catalog::{Catalog, CatalogEntry};
 pub use error::StoreError;
 pub use event::{EventHead, StoredEvent};
 pub use event_log::EventLog;
+pub use file_lock::FileLock;
 pub use lease::{Lease, LeaseError, LeaseOwner};
 pub use side_file::SideFile;
 pub use state_file::{Durability, StateFile};
