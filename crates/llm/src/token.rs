@@ -8,6 +8,7 @@ use std::fmt;
 use async_trait::async_trait;
 use openhands_protocol::secret::SecretText;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use url::Url;
 
 use crate::LlmError;
 
@@ -77,6 +78,12 @@ impl fmt::Debug for Credentials {
 /// one renewal.
 #[async_trait]
 pub trait TokenSource: Send + Sync {
+    /// The only address that these credentials are for, when they are bound to one; it wins over `llm.base_url`. By default they
+    /// go where the configuration says.
+    fn base_url(&self) -> Option<Url> {
+        None
+    }
+
     /// Credentials that are good now, renewed when their time is nearly over. Answers from memory as a rule: it is asked before
     /// every attempt.
     ///

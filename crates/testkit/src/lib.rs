@@ -5,9 +5,11 @@
 //! product's own interfaces.
 
 mod model;
+mod plan;
 mod turn;
 mod wire;
 
 pub use model::{ScriptedModel, SeenRequest, llm_config};
+pub use plan::{Account, PlanService};
 pub use turn::{ScriptedCall, Turn};
 pub use wire::aws_message;
