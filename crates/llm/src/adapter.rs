@@ -6,7 +6,8 @@ use serde_json::{Map, Value};
 use url::Url;
 
 use crate::{
-    Delta, DeltaSink, LlmError, LlmRequest, answer::Answer, endpoint::Endpoint, failure::Reported, models::Abilities,
+    Credentials, Delta, DeltaSink, LlmError, LlmRequest, answer::Answer, endpoint::Endpoint, failure::Reported,
+    models::Abilities,
 };
 
 /// Everything a provider's adapter is made from.
@@ -60,9 +61,20 @@ pub(crate) trait Adapter: Send + Sync + 'static {
     /// Headers of the interface; the configuration's own are added afterwards.
     fn headers(&self) -> Result<HeaderMap, LlmError>;
 
-    /// Headers that depend on the body.
-    fn sign(&self, _url: &Url, _headers: &mut HeaderMap, _body: &[u8]) -> Result<(), LlmError> {
+    /// Headers that depend on the body. Bearer tokens are in the headers already.
+    fn sign(
+        &self,
+        _credentials: &Credentials,
+        _url: &Url,
+        _headers: &mut HeaderMap,
+        _body: &[u8],
+    ) -> Result<(), LlmError> {
         Ok(())
+    }
+
+    /// Whether it answers in streams alone, even when nobody listens to the pieces.
+    fn streams_only(&self) -> bool {
+        false
     }
 
     /// The error in an answer with a good status, or in an event.

@@ -1,35 +1,32 @@
 //! The adapter for Converse of AWS Bedrock, by bearer token or signed requests.
 
-mod credentials;
 mod request;
 mod response;
-mod signature;
-
-pub(crate) use self::signature::encoded;
 
 use reqwest::header::{AUTHORIZATION, HeaderMap};
 use serde_json::{Map, Value};
 use url::Url;
 
-use self::{credentials::Credentials, response::Assembly};
+use self::response::Assembly;
 use crate::{
-    LlmError, LlmRequest,
+    Credentials, LlmError, LlmRequest,
     adapter::{Adapter, Attempt, Framing, Setup},
     caller::secret_header,
-    factory::Environment,
+    clouds::aws::{Keys, Signing},
     failure::{self, Reported},
 };
+
+/// The name that signatures know it by.
+const SERVICE: &str = "bedrock";
 
 /// A model behind Converse.
 pub(crate) struct Bedrock {
     setup: Setup,
-    credentials: Credentials,
 }
 
 impl Bedrock {
-    pub(crate) fn new(setup: Setup, environment: &Environment) -> Result<Self, LlmError> {
-        let credentials = Credentials::of(&setup, environment)?;
-        Ok(Self { setup, credentials })
+    pub(crate) const fn new(setup: Setup) -> Self {
+        Self { setup }
     }
 }
 
@@ -55,19 +52,16 @@ impl Adapter for Bedrock {
 
     fn headers(&self) -> Result<HeaderMap, LlmError> {
         let mut headers = HeaderMap::new();
-        if let Credentials::Bearer(token) = &self.credentials {
+        if let Some(token) = &self.setup.endpoint.key {
             headers.insert(AUTHORIZATION, secret_header(&format!("Bearer {}", token.expose().trim()), "llm.api_key")?);
         }
         Ok(headers)
     }
 
-    fn sign(&self, url: &Url, headers: &mut HeaderMap, body: &[u8]) -> Result<(), LlmError> {
-        match &self.credentials {
-            Credentials::Bearer(_) => Ok(()),
-            Credentials::Keys(keys) => {
-                signature::sign(keys, &self.setup.endpoint.region, url, headers, body, jiff::Timestamp::now())
-            }
-        }
+    fn sign(&self, credentials: &Credentials, url: &Url, headers: &mut HeaderMap, body: &[u8]) -> Result<(), LlmError> {
+        let Some(keys) = Keys::of(credentials) else { return Ok(()) };
+        let signing = Signing { keys: &keys, region: &self.setup.endpoint.region, service: SERVICE };
+        signing.sign(url, headers, body, jiff::Timestamp::now())
     }
 
     fn reported(&self, document: &Value) -> Option<Reported> {

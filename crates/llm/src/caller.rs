@@ -15,7 +15,8 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    CallObserver, ClientOptions, DeltaSink, LlmClient, LlmError, LlmRequest, LlmResponse,
+    CallObserver, ClientOptions, Credentials, DeltaSink, LlmClient, LlmError, LlmRequest, LlmResponse, Session,
+    TokenSource,
     adapter::{Adapter, Attempt, Pieces, Reading, Setup},
     answer::Answer,
     endpoint::Mode,
@@ -43,6 +44,8 @@ pub(crate) struct Caller<A> {
     http: Client,
     images: Images,
     observer: Option<Arc<dyn CallObserver>>,
+    credentials: Option<Arc<dyn TokenSource>>,
+    session: Session,
 }
 
 impl<A: Adapter> Caller<A> {
@@ -51,7 +54,18 @@ impl<A: Adapter> Caller<A> {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         add_extra_headers(&mut headers, adapter.setup())?;
         let retry = Retry::of(&adapter.setup().config);
-        Ok(Self { adapter, headers, retry, http, images: Images::default(), observer: options.observer.clone() })
+        options.session.head(&mut headers, adapter.setup())?;
+        let (observer, credentials) = (options.observer.clone(), options.credentials.clone());
+        Ok(Self {
+            adapter,
+            headers,
+            retry,
+            http,
+            images: Images::default(),
+            observer,
+            credentials,
+            session: options.session.clone(),
+        })
     }
 
     fn setup(&self) -> &Setup {
@@ -69,7 +83,7 @@ impl<A: Adapter> Caller<A> {
             temperature: config.temperature,
             caching: config.caching_prompt && abilities.cache_marks,
             reasoning: true,
-            streamed: pieces.sink.is_some(),
+            streamed: pieces.sink.is_some() || self.adapter.streams_only(),
         };
         let inlined = if abilities.images && (A::INLINE_IMAGES || abilities.inline_images) {
             self.images.inlined(request, &self.http).await
@@ -77,17 +91,35 @@ impl<A: Adapter> Caller<A> {
             None
         };
         let request = inlined.as_ref().unwrap_or(request);
-        let mut number = 1;
+        let resized = if abilities.images && abilities.small_images { self.images.resized(request).await } else { None };
+        let request = resized.as_ref().unwrap_or(request);
+        let (mut number, mut renewed) = (1, None);
+        let mut may_renew = true;
         loop {
             let since = std::time::Instant::now();
-            let result = self.attempt(request, plan, &mut pieces, notes).await;
+            let mut used = None;
+            let result = match self.authorized(renewed.take()).await {
+                Ok(credentials) => {
+                    used = credentials;
+                    self.attempt(request, plan, used.as_ref(), &mut pieces, notes).await
+                }
+                Err(error) => Err(error),
+            };
             if let Some(notes) = notes {
                 notes.attempted(since, result.as_ref().err());
             }
             let error = match result {
                 Ok(response) => return Ok(response),
-                Err(error) => error,
+                Err(error) => used.iter().fold(error, |error, used| error.without(used.secrets())),
             };
+            // Credentials may end, or be taken back, before their time: others cost no attempt.
+            if let Some(used) = used.filter(|_| matches!(error, LlmError::Authentication(_)) && may_renew) {
+                may_renew = false;
+                renewed = self.renewed(&used).await;
+                if renewed.is_some() {
+                    continue;
+                }
+            }
             // A refusal of the marks alone costs no attempt.
             if plan.caching && failure::is_cache_too_small(&error) {
                 plan.caching = false;
@@ -114,14 +146,36 @@ impl<A: Adapter> Caller<A> {
         }
     }
 
+    /// What the next attempt is made with.
+    async fn authorized(&self, renewed: Option<Credentials>) -> Result<Option<Credentials>, LlmError> {
+        match (&self.credentials, renewed) {
+            (Some(source), None) => source.current().await.map(Some),
+            (_, renewed) => Ok(renewed),
+        }
+    }
+
+    /// Others than those that were refused.
+    async fn renewed(&self, refused: &Credentials) -> Option<Credentials> {
+        match self.credentials.as_ref()?.renewed(refused).await {
+            Ok(others) => Some(others).filter(|others| others != refused),
+            Err(error) => {
+                tracing::warn!(model = self.setup().config.model, %error, "refused credentials could not be renewed");
+                None
+            }
+        }
+    }
+
     async fn attempt(
         &self,
         request: &LlmRequest,
         plan: Attempt,
+        credentials: Option<&Credentials>,
         pieces: &mut Pieces<'_>,
         notes: &mut Option<Notes<'_>>,
     ) -> Result<LlmResponse, LlmError> {
-        let body = serde_json::to_vec(&self.adapter.body(request, plan)?)
+        let mut body = self.adapter.body(request, plan)?;
+        self.session.mark(&mut body, self.setup());
+        let body = serde_json::to_vec(&body)
             .map_err(|error| LlmError::BadRequest(format!("the request cannot be written as JSON: {error}")))?;
         let body = Bytes::from(body);
         if let Some(notes) = notes {
@@ -129,7 +183,10 @@ impl<A: Adapter> Caller<A> {
         }
         let url = self.adapter.url(plan.streamed);
         let mut headers = self.headers.clone();
-        self.adapter.sign(&url, &mut headers, &body)?;
+        if let Some(credentials) = credentials {
+            credentials.add_to(&mut headers)?;
+            self.adapter.sign(credentials, &url, &mut headers, &body)?;
+        }
         let limit = self.setup().config.timeout.map_or(CEILING, Duration::from_secs).min(CEILING);
         let deadline = Instant::now() + limit;
         let sent = self.http.post(url).headers(headers).body(body).send();

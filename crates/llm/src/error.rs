@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use openhands_protocol::secret::{MASK, SecretText};
+
 /// A failed call. [`LlmError::code`] is the class name on the wire.
 #[derive(Debug, thiserror::Error)]
 pub enum LlmError {
@@ -68,6 +70,29 @@ impl LlmError {
             Self::NoResponse(_) => "LLMNoResponseError",
             Self::Cancelled => "UserCancelledError",
         }
+    }
+
+    /// The same with these secrets taken out of its text. Short ones stay: they are placeholders, and would leave no text.
+    pub(crate) fn without<'a>(mut self, secrets: impl Iterator<Item = &'a SecretText>) -> Self {
+        let text = match &mut self {
+            Self::Authentication(text)
+            | Self::ServiceUnavailable(text)
+            | Self::Timeout(text)
+            | Self::BadRequest(text)
+            | Self::ContextWindowExceeded(text)
+            | Self::ContextWindowTooSmall(text)
+            | Self::MalformedHistory(text)
+            | Self::ContentPolicy(text)
+            | Self::Internal(text)
+            | Self::NoResponse(text)
+            | Self::NotSupported(text)
+            | Self::RateLimit { message: text, .. } => text,
+            Self::Cancelled => return self,
+        };
+        for secret in secrets.map(|secret| secret.expose().trim()).filter(|secret| secret.len() >= 6) {
+            *text = text.replace(secret, MASK);
+        }
+        self
     }
 
     /// Whether the same request may succeed later (F1-LLM-09).

@@ -10,14 +10,18 @@ use crate::{
     anthropic::Anthropic,
     bedrock::Bedrock,
     caller::Caller,
+    completion_log::Files,
     endpoint::{Endpoint, Mode},
+    fallback::{self, Fallback},
     gemini::Gemini,
     http::http_client,
     models::Abilities,
     openai::OpenAi,
+    plan,
     prompted::{self, Prompted},
     providers::Interface,
     responses::Responses,
+    router::{self, Routed, RoutedModel},
 };
 
 /// An agent's prompt and tools alone take most of less (F1-LLM-12), tokens.
@@ -36,7 +40,7 @@ pub fn client_for(config: &LlmConfig, environment: &Environment) -> Result<Arc<d
     client_with(config, environment, &ClientOptions::default())
 }
 
-/// The client of a model slot. Connects to nothing yet.
+/// The client of a model slot, with its router and its fallbacks. Connects to nothing yet. With `log_completions` and without an observer each call is written to a file.
 ///
 /// # Errors
 /// [`LlmError::NotSupported`] names a provider or setting without an adapter, [`LlmError::BadRequest`] the member that is wrong,
@@ -46,9 +50,64 @@ pub fn client_with(
     environment: &Environment,
     options: &ClientOptions,
 ) -> Result<Arc<dyn LlmClient>, LlmError> {
-    let endpoint = Endpoint::of(config, environment)?;
+    let client = if config.router_name.is_none() && config.llms_for_routing.is_empty() {
+        single(config, environment, options)?
+    } else {
+        routed(config, environment, options)?
+    };
+    let Some(strategy) = config.fallback_strategy.as_ref().filter(|strategy| !strategy.fallback_llms.is_empty()) else {
+        return Ok(client);
+    };
+    let look_up = options.profiles.clone().ok_or_else(|| {
+        LlmError::NotSupported("llm.fallback_strategy without saved profiles; leave it out".to_owned())
+    })?;
+    let (environment, options) = (environment.clone(), options.clone());
+    // A fallback's own router and fallbacks stay out of it.
+    let make: fallback::Make = Arc::new(move |config| single(config, &environment, &options));
+    Ok(Arc::new(Fallback::new(client, &config.model, strategy, look_up, make)?))
+}
+
+/// A router over the clients of its models, which have their own fallbacks.
+fn routed(
+    config: &LlmConfig,
+    environment: &Environment,
+    options: &ClientOptions,
+) -> Result<Arc<dyn LlmClient>, LlmError> {
+    let router = router::named(config.router_name.as_deref())?;
+    let models = config.llms_for_routing.iter().map(|(name, model)| {
+        if model.router_name.is_some() || !model.llms_for_routing.is_empty() {
+            return Err(LlmError::NotSupported(format!(
+                "llm.llms_for_routing.{name} is a router among them; name models"
+            )));
+        }
+        Ok((name.clone(), RoutedModel::new(model.clone(), client_with(model, environment, options)?)))
+    });
+    Ok(Arc::new(Routed::new(router, models.collect::<Result<_, _>>()?)?))
+}
+
+/// The client of one model.
+fn single(
+    config: &LlmConfig,
+    environment: &Environment,
+    options: &ClientOptions,
+) -> Result<Arc<dyn LlmClient>, LlmError> {
+    let mut options = options.clone();
+    if options.observer.is_none() && config.log_completions {
+        options.observer = Some(Arc::new(Files::new(&config.log_completions_folder)));
+    }
+    let endpoint = if plan::is_paid_by_plan(config) {
+        plan::endpoint(config, &options)?
+    } else {
+        Endpoint::of(config, environment)?
+    };
     let http = http_client().map_err(|error| LlmError::ServiceUnavailable(error.to_string()))?;
-    let abilities = Abilities::of(config);
+    let mut abilities = Abilities::of(config);
+    abilities.inline_images |= endpoint.provider.inline_images;
+    if !plan::is_paid_by_plan(config) {
+        // A plan's token belongs to its provider alone, also where this is another model's fallback.
+        options.credentials.clone_from(&endpoint.credentials);
+    }
+    let options = &options;
     check_window(config, &abilities, environment)?;
     let stop = if config.native_tool_calling { Vec::new() } else { vec![prompted::STOP.to_owned()] };
     let setup = Setup { config: config.clone(), endpoint, abilities, stop };
@@ -59,7 +118,7 @@ pub fn client_with(
         }
         (Interface::Anthropic, _) => Arc::new(Caller::new(Anthropic::new(setup), http, options)?),
         (Interface::Gemini, _) => Arc::new(Caller::new(Gemini::new(setup), http, options)?),
-        (Interface::Bedrock, _) => Arc::new(Caller::new(Bedrock::new(setup, environment)?, http, options)?),
+        (Interface::Bedrock, _) => Arc::new(Caller::new(Bedrock::new(setup), http, options)?),
         (Interface::Other, _) => {
             return Err(LlmError::NotSupported(format!("provider {:?}", setup.endpoint.provider.prefix)));
         }

@@ -3,7 +3,7 @@
 mod request;
 mod response;
 
-use reqwest::header::HeaderMap;
+use reqwest::header::{AUTHORIZATION, HeaderMap};
 use serde_json::{Map, Value};
 use url::Url;
 
@@ -13,6 +13,7 @@ use crate::{
     adapter::{Adapter, Attempt, Setup},
     caller::secret_header,
     failure::{self, Reported},
+    providers::Issuer,
 };
 
 /// A model behind generateContent.
@@ -52,7 +53,12 @@ impl Adapter for Gemini {
     fn headers(&self) -> Result<HeaderMap, LlmError> {
         let mut headers = HeaderMap::new();
         if let Some(key) = &self.setup.endpoint.key {
-            headers.insert("x-goog-api-key", secret_header(key.expose().trim(), "llm.api_key")?);
+            let key = key.expose().trim();
+            if self.setup.endpoint.provider.issuer == Issuer::Google {
+                headers.insert(AUTHORIZATION, secret_header(&format!("Bearer {key}"), "llm.api_key")?);
+            } else {
+                headers.insert("x-goog-api-key", secret_header(key, "llm.api_key")?);
+            }
         }
         Ok(headers)
     }

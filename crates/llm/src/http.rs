@@ -23,10 +23,20 @@ pub struct HttpSetupError(String);
 /// [`HttpSetupError`] when TLS cannot be set up or a proxy variable holds no address.
 pub fn http_client() -> Result<Client, HttpSetupError> {
     static CLIENT: OnceLock<Result<Client, HttpSetupError>> = OnceLock::new();
-    CLIENT.get_or_init(|| build().map_err(HttpSetupError)).clone()
+    let made = || build(proxies(|name| std::env::var(name).ok())?);
+    CLIENT.get_or_init(|| made().map_err(HttpSetupError)).clone()
 }
 
-fn build() -> Result<Client, String> {
+/// A client that uses no proxy, for what stands beside every machine and no proxy reaches: metadata servers.
+///
+/// # Errors
+/// [`HttpSetupError`] when TLS cannot be set up.
+pub(crate) fn direct_client() -> Result<Client, HttpSetupError> {
+    static CLIENT: OnceLock<Result<Client, HttpSetupError>> = OnceLock::new();
+    CLIENT.get_or_init(|| build(Vec::new()).map_err(HttpSetupError)).clone()
+}
+
+fn build(proxies: Vec<Proxy>) -> Result<Client, String> {
     // Fails only when a provider is installed already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let roots = webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().filter_map(|root| Certificate::from_der(root).ok());
@@ -39,7 +49,7 @@ fn build() -> Result<Client, String> {
         // Beside the machine's own roots: an image may have none.
         .tls_certs_merge(roots)
         .no_proxy();
-    for proxy in proxies(|name| std::env::var(name).ok())? {
+    for proxy in proxies {
         builder = builder.proxy(proxy);
     }
     builder.build().map_err(|error| chain(&error))

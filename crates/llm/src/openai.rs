@@ -17,7 +17,7 @@ use crate::{
     endpoint::Endpoint,
     failure::Reported,
     models::Thinking,
-    providers::Interface,
+    providers::KeyHeader,
 };
 
 /// Lets Claude think between its calls; needed beside a thinking budget.
@@ -78,7 +78,14 @@ pub(crate) fn key_headers(endpoint: &Endpoint) -> Result<HeaderMap, LlmError> {
     let mut headers = HeaderMap::new();
     if let Some(key) = &endpoint.key {
         let key = key.expose().trim();
-        if endpoint.provider.interface == Interface::Azure {
+        let is_azure =
+            |host: &str| [".services.ai.azure.com", ".openai.azure.com"].iter().any(|end| host.ends_with(end));
+        let in_own_header = match endpoint.provider.key_header {
+            KeyHeader::Bearer => false,
+            KeyHeader::ApiKey => true,
+            KeyHeader::ByHost => endpoint.url.host_str().is_some_and(is_azure),
+        };
+        if in_own_header {
             headers.insert("api-key", secret_header(key, "llm.api_key")?);
         } else {
             headers.insert(AUTHORIZATION, secret_header(&format!("Bearer {key}"), "llm.api_key")?);

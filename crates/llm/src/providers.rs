@@ -1,7 +1,10 @@
 //! The providers: which one a model's name means, its addresses, key variables and quirks, one row each (F1-LLM-02, F1-LLM-39).
 
+mod rows;
+
 use openhands_protocol::LlmConfig;
 
+use self::rows::{PROVIDERS, UNNAMED};
 use crate::history::CallIds;
 
 /// The interface a provider speaks.
@@ -19,6 +22,27 @@ pub(crate) enum Interface {
     Bedrock,
     /// One that this build has no adapter for.
     Other,
+}
+
+/// Who issues what calls are authorised with, where no key is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Issuer {
+    /// Nobody: there must be a key.
+    Nobody,
+    Aws,
+    Google,
+    /// Microsoft's.
+    Entra,
+}
+
+/// The header that a key travels in, on Chat Completions and Responses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeyHeader {
+    Bearer,
+    /// `api-key`, which Azure reads.
+    ApiKey,
+    /// The same on Azure's own hosts, else bearer.
+    ByHost,
 }
 
 /// A provider. The prefix is taken off the model's name before it is sent.
@@ -42,10 +66,21 @@ pub(crate) struct Provider {
     pub(crate) responses: bool,
     /// Whether a call without a key is worth trying.
     pub(crate) keyless: bool,
+    pub(crate) issuer: Issuer,
+    pub(crate) key_header: KeyHeader,
+    /// Ends of the names of its hosts, beside the one of its address. Keys of the environment go to those only.
+    pub(crate) hosts: &'static [&'static str],
+    /// Whether images must carry their bytes, whatever the interface takes.
+    pub(crate) inline_images: bool,
 }
 
 const NEW: &str = "max_completion_tokens";
 const OLD: &str = "max_tokens";
+
+/// Google's cloud, Microsoft's, and where Amazon's models are.
+const GOOGLE_HOSTS: &[&str] = &[".googleapis.com"];
+const MICROSOFT_HOSTS: &[&str] = &[".azure.com", ".azure.us", ".azure.cn"];
+const AWS_HOSTS: &[&str] = &[".amazonaws.com", ".amazonaws.com.cn", ".amazonaws.eu", ".api.aws"];
 
 impl Provider {
     const fn new(prefix: &'static str, interface: Interface) -> Self {
@@ -60,6 +95,10 @@ impl Provider {
             call_ids: CallIds::Any(64),
             responses: false,
             keyless: false,
+            issuer: Issuer::Nobody,
+            key_header: KeyHeader::Bearer,
+            hosts: &[],
+            inline_images: false,
         }
     }
 
@@ -102,101 +141,35 @@ impl Provider {
         self.keyless = true;
         self
     }
+
+    const fn issued_by(mut self, issuer: Issuer, hosts: &'static [&'static str]) -> Self {
+        (self.issuer, self.hosts) = (issuer, hosts);
+        self
+    }
+
+    const fn in_header(mut self, header: KeyHeader) -> Self {
+        self.key_header = header;
+        self
+    }
+
+    const fn bytes_for_images(mut self) -> Self {
+        self.inline_images = true;
+        self
+    }
 }
-
-const fn openai(prefix: &'static str) -> Provider {
-    Provider::new(prefix, Interface::OpenAi)
-}
-
-/// Google's, which its two prefixes share.
-const GOOGLE: &str = "https://generativelanguage.googleapis.com/v1beta";
-const OLLAMA: &str = "http://localhost:11434/v1";
-
-static PROVIDERS: &[Provider] = &[
-    openai("openai")
-        .at("https://api.openai.com/v1")
-        .located_by(&["OPENAI_BASE_URL", "OPENAI_API_BASE"])
-        .key(&["OPENAI_API_KEY"])
-        .new_limit()
-        .with_responses(),
-    openai("litellm_proxy")
-        .located_by(&["LITELLM_PROXY_API_BASE"])
-        .key(&["LITELLM_PROXY_API_KEY"])
-        .new_limit()
-        .top_k()
-        .with_responses(),
-    openai("openhands")
-        .at("https://llm-proxy.app.all-hands.dev")
-        .key(&["OPENHANDS_API_KEY"])
-        .new_limit()
-        .top_k()
-        .with_responses(),
-    openai("openrouter").at("https://openrouter.ai/api/v1").key(&["OPENROUTER_API_KEY"]).top_k(),
-    openai("deepseek").at("https://api.deepseek.com/v1").key(&["DEEPSEEK_API_KEY"]),
-    openai("groq").at("https://api.groq.com/openai/v1").key(&["GROQ_API_KEY"]).new_limit(),
-    openai("mistral").at("https://api.mistral.ai/v1").key(&["MISTRAL_API_KEY"]).ids(CallIds::Nine),
-    openai("xai").at("https://api.x.ai/v1").key(&["XAI_API_KEY"]).new_limit(),
-    openai("moonshot").at("https://api.moonshot.ai/v1").key(&["MOONSHOT_API_KEY"]),
-    openai("dashscope")
-        .at("https://dashscope-intl.aliyuncs.com/compatible-mode/v1")
-        .key(&["DASHSCOPE_API_KEY"])
-        .top_k(),
-    openai("qwen").at("https://dashscope-intl.aliyuncs.com/compatible-mode/v1").key(&["DASHSCOPE_API_KEY"]).top_k(),
-    openai("together_ai")
-        .at("https://api.together.xyz/v1")
-        .key(&["TOGETHERAI_API_KEY", "TOGETHER_API_KEY", "TOGETHER_AI_API_KEY"])
-        .top_k(),
-    openai("fireworks_ai")
-        .at("https://api.fireworks.ai/inference/v1")
-        .key(&["FIREWORKS_AI_API_KEY", "FIREWORKS_API_KEY"])
-        .top_k(),
-    openai("deepinfra").at("https://api.deepinfra.com/v1/openai").key(&["DEEPINFRA_API_KEY"]).top_k(),
-    openai("cerebras").at("https://api.cerebras.ai/v1").key(&["CEREBRAS_API_KEY"]).new_limit(),
-    openai("nvidia_nim").at("https://integrate.api.nvidia.com/v1").key(&["NVIDIA_NIM_API_KEY"]),
-    openai("sambanova").at("https://api.sambanova.ai/v1").key(&["SAMBANOVA_API_KEY"]).top_k(),
-    openai("minimax").at("https://api.minimax.io/v1").key(&["MINIMAX_API_KEY"]),
-    openai("zai").at("https://api.z.ai/api/paas/v4").key(&["ZAI_API_KEY"]),
-    openai("hosted_vllm").located_by(&["HOSTED_VLLM_API_BASE"]).key(&["HOSTED_VLLM_API_KEY"]).top_k(),
-    openai("vllm").located_by(&["HOSTED_VLLM_API_BASE"]).key(&["HOSTED_VLLM_API_KEY"]).top_k(),
-    openai("lm_studio").located_by(&["LM_STUDIO_API_BASE"]).key(&["LM_STUDIO_API_KEY"]).top_k(),
-    openai("ollama").at(OLLAMA).located_by(&["OLLAMA_API_BASE"]).key(&["OLLAMA_API_KEY"]).without_key(),
-    openai("ollama_chat").at(OLLAMA).located_by(&["OLLAMA_API_BASE"]).key(&["OLLAMA_API_KEY"]).without_key(),
-    openai("custom_openai"),
-    Provider::new("azure", Interface::Azure)
-        .located_by(&["AZURE_API_BASE"])
-        .key(&["AZURE_API_KEY", "AZURE_OPENAI_API_KEY"])
-        .new_limit()
-        .with_responses(),
-    Provider::new("anthropic", Interface::Anthropic)
-        .at("https://api.anthropic.com")
-        .located_by(&["ANTHROPIC_API_BASE", "ANTHROPIC_BASE_URL"])
-        .key(&["ANTHROPIC_API_KEY"])
-        .ids(CallIds::Word)
-        .top_k(),
-    Provider::new("gemini", Interface::Gemini)
-        .at(GOOGLE)
-        .located_by(&["GEMINI_API_BASE"])
-        .key(&["GEMINI_API_KEY", "GOOGLE_API_KEY"])
-        .top_k(),
-    Provider::new("bedrock", Interface::Bedrock).key(&["AWS_BEARER_TOKEN_BEDROCK"]).ids(CallIds::Word).top_k(),
-    Provider::new("bedrock_converse", Interface::Bedrock).key(&["AWS_BEARER_TOKEN_BEDROCK"]).ids(CallIds::Word).top_k(),
-    Provider::new("azure_ai", Interface::Other),
-    Provider::new("cohere", Interface::Other),
-    Provider::new("sagemaker", Interface::Other),
-    Provider::new("vertex_ai", Interface::Other),
-    Provider::new("watsonx", Interface::Other),
-];
-
-/// For names without a known prefix: whatever answers at the configured address, asked by the whole name.
-static UNNAMED: Provider = openai("")
-    .at("https://api.openai.com/v1")
-    .located_by(&["OPENAI_BASE_URL", "OPENAI_API_BASE"])
-    .key(&["OPENAI_API_KEY"])
-    .new_limit()
-    .with_responses();
 
 /// Beginnings of bare names that can only mean one provider.
 const BARE: [(&str, &str); 2] = [("claude-", "anthropic"), ("gemini-", "gemini")];
+
+/// The row of `OpenAI`'s own.
+pub(crate) fn openai_row() -> &'static Provider {
+    PROVIDERS.first().unwrap_or(&UNNAMED)
+}
+
+/// All rows with an adapter.
+pub(crate) fn supported() -> impl Iterator<Item = &'static Provider> {
+    PROVIDERS.iter().filter(|provider| provider.interface != Interface::Other)
+}
 
 /// The provider and the model's name there. Only a known prefix is taken off: names of self-served models hold slashes too.
 pub(crate) fn named(config: &LlmConfig) -> (&'static Provider, &str) {
@@ -205,11 +178,23 @@ pub(crate) fn named(config: &LlmConfig) -> (&'static Provider, &str) {
     if let Some((prefix, rest)) = model.split_once('/')
         && let Some(provider) = of(prefix)
     {
-        return (provider, rest);
+        return (of_family(provider, rest), rest);
     }
     // With an address of its own a bare name is asked in the common language.
     let bare = BARE.iter().find(|(begin, _)| model.starts_with(begin) && config.base_url.is_none());
     (bare.and_then(|(_, prefix)| of(prefix)).unwrap_or(&UNNAMED), model)
+}
+
+/// Some providers speak a model's own interface.
+fn of_family(provider: &'static Provider, model: &str) -> &'static Provider {
+    let is_claude = model.to_ascii_lowercase().contains("claude");
+    match provider.prefix {
+        "vertex_ai" | "vertex_ai_beta" if is_claude => &rows::VERTEX_CLAUDE,
+        // Gemini's names are the only ones without a publisher.
+        "vertex_ai" | "vertex_ai_beta" if model.contains('/') && !model.starts_with("gemini/") => &rows::VERTEX_OTHERS,
+        "azure_ai" if is_claude => &rows::FOUNDRY_CLAUDE,
+        _ => provider,
+    }
 }
 
 #[cfg(test)]
@@ -230,7 +215,10 @@ mod tests {
             let config = LlmConfig { model: format!("{}/m", provider.prefix), ..LlmConfig::default() };
             let reached = Endpoint::of(&config, &environment);
             let has_address = provider.base_url.is_some() || provider.interface == Interface::Bedrock;
-            assert_eq!(reached.is_ok(), has_address && provider.interface != Interface::Other, "{}", provider.prefix);
+            // Needs a project as well.
+            let is_vertex = provider.prefix.starts_with("vertex_ai");
+            let expected = has_address && provider.interface != Interface::Other && !is_vertex;
+            assert_eq!(reached.is_ok(), expected, "{}: {reached:?}", provider.prefix);
             if let (Ok(endpoint), Some(variable)) = (reached, provider.key_variables.first()) {
                 assert_eq!(endpoint.key.unwrap().expose(), format!("key of {variable}"));
             }

@@ -40,8 +40,12 @@ pub(crate) fn body(turn: &Turn, path: &str, number: usize, request: &Value) -> B
     }
     let model = request.get("model").and_then(Value::as_str).unwrap_or_default();
     let text = match (path, streamed) {
-        (path, true) if path.ends_with("/messages") => anthropic::stream(turn, &format!("msg_{number}"), model),
-        (path, false) if path.ends_with("/messages") => anthropic::document(turn, &format!("msg_{number}"), model),
+        (path, true) if path.ends_with("/messages") || path.ends_with(":streamRawPredict") => {
+            anthropic::stream(turn, &format!("msg_{number}"), model)
+        }
+        (path, false) if path.ends_with("/messages") || path.ends_with(":rawPredict") => {
+            anthropic::document(turn, &format!("msg_{number}"), model)
+        }
         (path, true) if path.ends_with("/responses") => responses::stream(turn, &format!("resp_{number}"), model),
         (path, false) if path.ends_with("/responses") => {
             responses::document(turn, &format!("resp_{number}"), model).to_string()

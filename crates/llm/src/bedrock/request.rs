@@ -16,6 +16,10 @@ use crate::{
 /// Members that the reader of the answer depends on; `litellm_extra_body` cannot change them.
 const OURS: [&str; 1] = ["messages"];
 const MAX_TOKENS: u64 = 4096;
+/// Kept free between prompt and answer: the prompt is estimated.
+const MARGIN: u64 = 256;
+/// No shorter answer is worth asking for.
+const SHORTEST: u64 = 1024;
 
 /// What a body depends on beside the request.
 pub(super) struct Rendering<'a> {
@@ -27,7 +31,7 @@ impl Rendering<'_> {
     pub(super) fn members(&self, request: &LlmRequest) -> Map<String, Value> {
         let Setup { config, endpoint, abilities, stop } = self.setup;
         let history = History::of(&request.messages, endpoint.provider.call_ids);
-        let max_tokens = abilities.max_output.unwrap_or(MAX_TOKENS);
+        let max_tokens = self.fitting(request, abilities.max_output.unwrap_or(MAX_TOKENS));
         let is_claude = endpoint.model.contains("claude");
         let thinking = if is_claude { ask_to_think(self.setup, &history, max_tokens) } else { None };
         let mut body = Map::new();
@@ -74,6 +78,22 @@ impl Rendering<'_> {
         }
         add_extra_body(&mut body, config, &OURS);
         body
+    }
+
+    /// The longest answer that still fits: here prompt and answer share the context window (F1-LLM-12).
+    fn fitting(&self, request: &LlmRequest, max_tokens: u64) -> u64 {
+        let Setup { config, abilities, .. } = self.setup;
+        let window = abilities.context_window;
+        let room = window.saturating_sub(max_tokens.saturating_add(MARGIN));
+        let counter = Counter::of(config);
+        if window == 0 || max_tokens <= SHORTEST || !counter.exceeds(request, room) {
+            return max_tokens;
+        }
+        let left = window.saturating_sub(counter.request(request).saturating_add(MARGIN));
+        if left < SHORTEST {
+            tracing::warn!(model = config.model, left, "the prompt leaves little room for an answer in the context window");
+        }
+        left.clamp(SHORTEST, max_tokens)
     }
 
     fn messages(&self, history: &History<'_>, thinks: bool) -> Vec<Value> {

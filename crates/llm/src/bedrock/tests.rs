@@ -23,6 +23,17 @@ fn config(model: &ScriptedModel) -> LlmConfig {
     LlmConfig { model: MODEL.to_owned(), api_key: None, ..llm_config(model) }
 }
 
+/// Without an address of its own; the environment has it.
+fn bare(model: &ScriptedModel) -> LlmConfig {
+    LlmConfig { base_url: None, ..config(model) }
+}
+
+fn environment(model: &ScriptedModel, more: &[(&str, &str)]) -> Environment {
+    let address = model.base_url();
+    let all = [("AWS_ENDPOINT_URL_BEDROCK_RUNTIME", address.as_str())].into_iter().chain(more.iter().copied());
+    all.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
 #[tokio::test]
 async fn requests_are_signed_with_keys() {
     let model = ScriptedModel::start([Turn::text("a"), Turn::text("b")]).await;
@@ -33,10 +44,8 @@ async fn requests_are_signed_with_keys() {
     own.aws_region_name = Some("eu-west-1".to_owned());
     let client = client_for(&own, &Default::default()).unwrap();
     client.complete(&request(), None, &CancellationToken::new()).await.unwrap();
-    let environment: Environment = [("AWS_ACCESS_KEY_ID", "AKIDOTHER"), ("AWS_SECRET_ACCESS_KEY", "other")]
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .into();
-    let client = client_for(&config(&model), &environment).unwrap();
+    let keys = environment(&model, &[("AWS_ACCESS_KEY_ID", "AKIDOTHER"), ("AWS_SECRET_ACCESS_KEY", "other")]);
+    let client = client_for(&bare(&model), &keys).unwrap();
     client.complete(&request(), None, &CancellationToken::new()).await.unwrap();
     let [first, second] = &model.requests()[..] else { panic!("two requests") };
     let header = |seen: &openhands_testkit::SeenRequest, name: &str| seen.headers[name].to_str().unwrap().to_owned();
@@ -53,8 +62,8 @@ async fn requests_are_signed_with_keys() {
 #[tokio::test]
 async fn bearer_tokens_come_from_their_variable() {
     let model = ScriptedModel::start([Turn::text("a")]).await;
-    let environment: Environment = [("AWS_BEARER_TOKEN_BEDROCK".to_owned(), "token".to_owned())].into();
-    let client = client_for(&config(&model), &environment).unwrap();
+    let token = environment(&model, &[("AWS_BEARER_TOKEN_BEDROCK", "token")]);
+    let client = client_for(&bare(&model), &token).unwrap();
     client.complete(&request(), None, &CancellationToken::new()).await.unwrap();
     assert_eq!(model.requests()[0].headers["authorization"], "Bearer token");
     assert_eq!(
@@ -62,7 +71,7 @@ async fn bearer_tokens_come_from_their_variable() {
         json!({
             "messages": [{"role": "user", "content": [{"text": "hi"}, {"cachePoint": {"type": "default"}}]}],
             "system": [{"text": "static"}, {"cachePoint": {"type": "default"}}, {"text": "dynamic"}],
-            "inferenceConfig": {"maxTokens": 16_384},
+            "inferenceConfig": {"maxTokens": 128_000},
             "additionalModelResponseFieldPaths": ["/usage/output_tokens_details"],
             "additionalModelRequestFields": {
                 "output_config": {"effort": "high"},
@@ -76,12 +85,14 @@ async fn bearer_tokens_come_from_their_variable() {
 async fn missing_and_unsupported_credentials_are_named() {
     let model = ScriptedModel::start([]).await;
     let refused = |change: fn(&mut LlmConfig)| {
-        let mut config = config(&model);
+        let mut config = bare(&model);
         change(&mut config);
-        client_for(&config, &Default::default()).err().unwrap().to_string()
+        let nowhere = environment(&model, &[("AWS_EC2_METADATA_DISABLED", "true")]);
+        client_for(&config, &nowhere).err().unwrap().to_string()
     };
     assert!(refused(|_| {}).contains("llm.aws_access_key_id"));
-    assert!(refused(|config| config.aws_role_name = Some("r".to_owned())).contains("llm.aws_role_name"));
+    assert!(refused(|config| config.aws_role_name = Some("r".to_owned())).contains("is no name of a role"));
+    assert!(refused(|config| config.aws_profile_name = Some("p".to_owned())).contains("AWS profile \"p\""));
     assert!(refused(|config| config.aws_region_name = Some("x/../y".to_owned())).contains("llm.aws_region_name"));
 }
 
@@ -96,9 +107,8 @@ async fn exceptions_inside_streams_have_their_names() {
         let headers = [(":exception-type", name), (":message-type", "exception")];
         let body = aws_message(&headers, r#"{"message":"their words"}"#);
         let model = ScriptedModel::start([Turn::bytes("application/vnd.amazon.eventstream", body)]).await;
-        let config = LlmConfig { num_retries: 1, ..config(&model) };
-        let environment: Environment = [("AWS_BEARER_TOKEN_BEDROCK".to_owned(), "token".to_owned())].into();
-        let client = client_for(&config, &environment).unwrap();
+        let config = LlmConfig { num_retries: 1, api_key: Some(SecretText::new("token")), ..config(&model) };
+        let client = client_for(&config, &Default::default()).unwrap();
         let mut sink = |_: Delta| {};
         let error: LlmError =
             client.complete(&request(), Some(&mut sink), &CancellationToken::new()).await.unwrap_err();

@@ -37,7 +37,7 @@ pub(super) fn body(model: &str, request: &LlmRequest) -> Value {
         (Interface::OpenAi | Interface::Azure, Mode::Responses) => Responses::new(setup).body(request, attempt),
         (Interface::Anthropic, _) => Anthropic::new(setup).body(request, attempt),
         (Interface::Gemini, _) => Gemini::new(setup).body(request, attempt),
-        (Interface::Bedrock, _) => Bedrock::new(setup, &none).unwrap().body(request, attempt),
+        (Interface::Bedrock, _) => Bedrock::new(setup).body(request, attempt),
         (Interface::Other, _) => panic!("no adapter"),
     };
     body.unwrap().into()

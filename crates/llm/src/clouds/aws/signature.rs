@@ -6,41 +6,51 @@ use reqwest::header::{AUTHORIZATION, HeaderMap};
 use sha2::{Digest as _, Sha256};
 use url::Url;
 
-use super::credentials::Keys;
+use super::Keys;
 use crate::{LlmError, caller::secret_header};
 
-const SERVICE: &str = "bedrock";
+/// Who signs, for which service where.
+pub(crate) struct Signing<'a> {
+    pub(crate) keys: &'a Keys,
+    pub(crate) region: &'a str,
+    pub(crate) service: &'a str,
+}
 
-/// Signs a request by its method, address, date and body.
-pub(super) fn sign(
-    keys: &Keys,
-    region: &str,
-    url: &Url,
-    headers: &mut HeaderMap,
-    body: &[u8],
-    now: Timestamp,
-) -> Result<(), LlmError> {
-    let time = now.strftime("%Y%m%dT%H%M%SZ").to_string();
-    let mut host = url.host_str().unwrap_or_default().to_owned();
-    if let Some(port) = url.port() {
-        host = format!("{host}:{port}");
+impl Signing<'_> {
+    /// Signs a request by its method, address, date and body.
+    ///
+    /// # Errors
+    /// [`LlmError::Authentication`] when no header can carry the keys.
+    pub(crate) fn sign(&self, url: &Url, headers: &mut HeaderMap, body: &[u8], now: Timestamp) -> Result<(), LlmError> {
+        let keys = self.keys;
+        let time = now.strftime("%Y%m%dT%H%M%SZ").to_string();
+        let mut host = url.host_str().unwrap_or_default().to_owned();
+        if let Some(port) = url.port() {
+            host = format!("{host}:{port}");
+        }
+        let mut signed = vec![("host", host), ("x-amz-date", time.clone())];
+        if let Some(token) = &keys.session {
+            signed.push(("x-amz-security-token", token.expose().trim().to_owned()));
+        }
+        let request =
+            Request { method: "POST", path: url.path(), query: url.query().unwrap_or_default(), headers: &signed };
+        let authorization = request.authorization(
+            &Scope {
+                id: keys.id.trim(),
+                secret: keys.secret.expose().trim(),
+                time: &time,
+                region: self.region,
+                service: self.service,
+            },
+            body,
+        );
+        headers.insert("x-amz-date", secret_header(&time, "the date")?);
+        if let Some(token) = &keys.session {
+            headers.insert("x-amz-security-token", secret_header(token.expose().trim(), "llm.aws_session_token")?);
+        }
+        headers.insert(AUTHORIZATION, secret_header(&authorization, "llm.aws_access_key_id")?);
+        Ok(())
     }
-    let mut signed = vec![("host", host), ("x-amz-date", time.clone())];
-    if let Some(token) = &keys.session {
-        signed.push(("x-amz-security-token", token.expose().trim().to_owned()));
-    }
-    let request =
-        Request { method: "POST", path: url.path(), query: url.query().unwrap_or_default(), headers: &signed };
-    let authorization = request.authorization(
-        &Scope { id: &keys.id, secret: keys.secret.expose().trim(), time: &time, region, service: SERVICE },
-        body,
-    );
-    headers.insert("x-amz-date", secret_header(&time, "the date")?);
-    if let Some(token) = &keys.session {
-        headers.insert("x-amz-security-token", secret_header(token.expose().trim(), "llm.aws_session_token")?);
-    }
-    headers.insert(AUTHORIZATION, secret_header(&authorization, "llm.aws_access_key_id")?);
-    Ok(())
 }
 
 /// What is signed.
