@@ -54,7 +54,7 @@ async fn run(mut socket: WebSocket, bash: &BashService, history: bool, state: &A
     let (mut outgoing, mut incoming) = split(socket);
     for key in before {
         let Some(body) = bash.read(key).await else { continue };
-        let sent = match text(&body) {
+        let sent = match text(body) {
             Ok(text) => outgoing.send(text).await,
             Err(end) => Err(end),
         };
@@ -75,7 +75,7 @@ async fn run(mut socket: WebSocket, bash: &BashService, history: bool, state: &A
                 take(frame, bash, state, &mut outgoing).await
             }
             event = subscription.recv() => match event {
-                Some(event) => match text(&event) {
+                Some(event) => match text(event) {
                     Ok(text) => outgoing.send(text).await,
                     Err(end) => Err(end),
                 },

@@ -21,6 +21,8 @@ use crate::{service::Live, validation};
 
 /// How long one frame may take to leave.
 const SEND_LIMIT: Duration = Duration::from_secs(30);
+/// Waiting frames are sent together up to so many bytes.
+const TOGETHER: usize = 32 * 1024;
 /// How often a silent peer is asked for a sign of life.
 const PING_PERIOD: Duration = Duration::from_secs(20);
 /// Error frames that may wait; a peer that sends more bad frames than it reads loses the rest.
@@ -38,7 +40,7 @@ pub(super) enum End {
 /// How a socket writes its frames.
 pub(super) trait Format: Send {
     /// A published event; `None` leaves it out.
-    fn event(&mut self, event: &Published) -> Result<Option<Utf8Bytes>, End>;
+    fn event(&mut self, event: Published) -> Result<Option<Utf8Bytes>, End>;
     /// A failure of this socket.
     fn error(&self, code: &str, detail: &str) -> Utf8Bytes;
 }
@@ -55,6 +57,30 @@ impl Outgoing {
     /// [`End`] when the peer is gone or stands still.
     pub(super) async fn send(&mut self, text: Utf8Bytes) -> Result<(), End> {
         self.put(Message::Text(text)).await
+    }
+
+    /// Sends a published frame, and with it those that wait already: pieces of an answer are small and many.
+    ///
+    /// # Errors
+    /// [`End`] when the peer is gone or stands still, or the format refuses a frame.
+    async fn send_waiting(
+        &mut self,
+        first: Published,
+        subscription: &mut Subscription,
+        format: &mut dyn Format,
+    ) -> Result<(), End> {
+        let sending = async {
+            let (mut next, mut bytes) = (Some(first), 0);
+            while let Some(frame) = next {
+                bytes += frame.bytes.len();
+                if let Some(text) = format.event(frame)? {
+                    self.sink.feed(Message::Text(text)).await.map_err(|_| End::Peer)?;
+                }
+                next = if bytes < TOGETHER { subscription.waiting() } else { None };
+            }
+            self.sink.flush().await.map_err(|_| End::Peer)
+        };
+        tokio::time::timeout(SEND_LIMIT, sending).await.unwrap_or(Err(End::Close(TRY_AGAIN, "slow consumer")))
     }
 
     /// Asks the peer for a sign of life.
@@ -100,6 +126,7 @@ pub(super) async fn serve(
     let (errors, mut failed) = mpsc::channel::<Failure>(MAX_ERRORS);
     let (alive, signs) = tokio::sync::watch::channel(0_u64);
     let reading = read(incoming, conversation, errors, alive);
+    let lagged = subscription.lagged();
     let writing = async {
         let mut ping = tokio::time::interval(PING_PERIOD);
         ping.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -112,11 +139,7 @@ pub(super) async fn serve(
                 () = shutdown.cancelled() => return End::Close(GOING_AWAY, "server shuts down"),
                 Some(failure) = failed.recv() => outgoing.send(format.error(failure.code, &failure.detail)).await,
                 published = subscription.recv() => match published {
-                    Ok(event) => match format.event(&event) {
-                        Ok(Some(text)) => outgoing.send(text).await,
-                        Ok(None) => Ok(()),
-                        Err(end) => return end,
-                    },
+                    Ok(first) => outgoing.send_waiting(first, subscription, format).await,
                     Err(SubscriptionEnded::Lagged) => return End::Close(TRY_AGAIN, "slow consumer"),
                     Err(SubscriptionEnded::Closed) => return End::Close(GOING_AWAY, "conversation closed"),
                 },
@@ -137,6 +160,8 @@ pub(super) async fn serve(
     };
     tokio::select! {
         end = reading => end,
+        // Even in the middle of a frame that does not leave, so that what waits is forgotten at once.
+        () = lagged.cancelled() => End::Close(TRY_AGAIN, "slow consumer"),
         end = writing => end,
     }
 }

@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
-use openhands_conversation::Published;
+use openhands_conversation::{Audience, Published};
 use openhands_protocol::{ConversationId, Event, EventBase, EventId, Source, event::ServerErrorEvent, time::event_now};
 use openhands_store::EventLog;
 use tokio_util::sync::CancellationToken;
@@ -92,13 +92,13 @@ pub(super) async fn conversation_of(
 
 async fn run(mut socket: WebSocket, service: Service, id: ConversationId, resend: Resend, shutdown: CancellationToken) {
     let Some(conversation) = conversation_of(&mut socket, &service, id).await else { return };
-    let Ok(mut subscription) = conversation.subscribe(MAX_SUBSCRIBERS) else {
+    let Ok(mut subscription) = conversation.subscribe(Audience::Events, MAX_SUBSCRIBERS) else {
         close(&mut socket, TRY_AGAIN, "Too many connections for this conversation").await;
         return;
     };
     let (mut outgoing, incoming) = split(socket);
     let greeting = async {
-        outgoing.send(text(&conversation.snapshot_event())?).await?;
+        outgoing.send(text(conversation.snapshot_event())?).await?;
         history(&mut outgoing, &conversation.events(), &resend).await
     };
     let end = match greeting.await {
@@ -126,7 +126,7 @@ async fn history(outgoing: &mut Outgoing, log: &EventLog, resend: &Resend) -> Re
                 Resend::All | Resend::Nothing => true,
             };
             if wanted {
-                outgoing.send(text(&event.bytes)?).await?;
+                outgoing.send(text(event.bytes.clone())?).await?;
             }
         }
         next = to;
@@ -135,8 +135,8 @@ async fn history(outgoing: &mut Outgoing, log: &EventLog, resend: &Resend) -> Re
 }
 
 /// The bytes of an event as a text frame, without copying them.
-pub(super) fn text(bytes: &Bytes) -> Result<Utf8Bytes, End> {
-    Utf8Bytes::try_from(bytes.clone()).map_err(|_| End::Close(1011, "an event is no text"))
+pub(super) fn text(bytes: Bytes) -> Result<Utf8Bytes, End> {
+    Utf8Bytes::try_from(bytes).map_err(|_| End::Close(1011, "an event is no text"))
 }
 
 /// Events as they are.
@@ -145,11 +145,11 @@ struct Bare {
 }
 
 impl Format for Bare {
-    fn event(&mut self, event: &Published) -> Result<Option<Utf8Bytes>, End> {
+    fn event(&mut self, event: Published) -> Result<Option<Utf8Bytes>, End> {
         if event.seq.is_some_and(|seq| seq < self.sent_to) {
             return Ok(None);
         }
-        text(&event.bytes).map(Some)
+        text(event.bytes).map(Some)
     }
 
     fn error(&self, code: &str, detail: &str) -> Utf8Bytes {

@@ -10,15 +10,17 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
-use openhands_conversation::Published;
-use openhands_protocol::ConversationId;
-use serde_json::{Map, Value, json};
+use openhands_conversation::{Audience, OpenItem, Published};
+use openhands_protocol::{
+    ConversationId,
+    session::{self, MAX_FRAME, SessionFrame},
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     close,
     connection::{End, Format, Outgoing, serve, split},
-    events::{MAX_SUBSCRIBERS, conversation_of},
+    events::{MAX_SUBSCRIBERS, conversation_of, text},
     guard::{TRY_AGAIN, Upgrade, admit},
 };
 use crate::{
@@ -30,8 +32,6 @@ use crate::{
     validation::Problem,
 };
 
-/// Largest frame, bytes.
-const MAX_FRAME: usize = 4 * 1024 * 1024;
 /// Events read at once while the history is sent.
 const HISTORY_STEP: u64 = 100;
 
@@ -68,12 +68,13 @@ async fn run(
 ) {
     let Some(conversation) = conversation_of(&mut socket, &service, id).await else { return };
     // Before the end of the history is read: what is appended in between waits in the subscription.
-    let Ok(mut subscription) = conversation.subscribe(MAX_SUBSCRIBERS) else {
+    let Ok(mut subscription) = conversation.subscribe(Audience::Session, MAX_SUBSCRIBERS) else {
         close(&mut socket, TRY_AGAIN, "Too many connections for this conversation").await;
         return;
     };
     let (mut outgoing, incoming) = split(socket);
-    let end = match greet(&mut outgoing, &conversation, after).await {
+    let item = subscription.open_item();
+    let end = match greet(&mut outgoing, &conversation, after, item).await {
         Ok(sent_to) => {
             let mut format = Envelope { sent_to };
             serve(&mut outgoing, incoming, &mut subscription, &conversation, &mut format, &shutdown).await
@@ -83,18 +84,17 @@ async fn run(
     outgoing.finish(end).await;
 }
 
-/// The sync frame, the history, the snapshot; answers the position up to which events were sent.
-async fn greet(outgoing: &mut Outgoing, conversation: &Live, after: Option<i64>) -> Result<u64, End> {
+/// The sync frame, the history, the snapshot, the answer on its way; answers the position up to which events were sent.
+async fn greet(
+    outgoing: &mut Outgoing,
+    conversation: &Live,
+    after: Option<i64>,
+    mut item: Option<OpenItem>,
+) -> Result<u64, End> {
     let log = conversation.events();
     let len = log.len();
-    let mut sync = Map::from_iter([("type".to_owned(), json!("sync"))]);
-    if let Some(after) = after {
-        sync.insert("from_seq".to_owned(), json!(after));
-    }
-    if let Some(through) = len.checked_sub(1) {
-        sync.insert("through_seq".to_owned(), json!(through));
-    }
-    outgoing.send(Value::Object(sync).to_string().into()).await?;
+    let sync = SessionFrame::Sync { from_seq: after, through_seq: len.checked_sub(1) };
+    outgoing.send(sync.text().into()).await?;
     let mut sent_to = 0;
     if let Some(after) = after {
         let mut next = u64::try_from(after.saturating_add(1)).unwrap_or(0);
@@ -102,33 +102,28 @@ async fn greet(outgoing: &mut Outgoing, conversation: &Live, after: Option<i64>)
             let to = next.saturating_add(HISTORY_STEP).min(len);
             let events = log.load(next, to).await.map_err(|_| End::Close(TRY_AGAIN, "history is not available"))?;
             for event in events {
-                outgoing.send(durable(event.seq, &event.bytes)?).await?;
+                // The answer came while the history was read.
+                item.take_if(|item| item.id == event.id);
+                outgoing.send(whole(session::durable(event.seq, &event.bytes).into())?).await?;
             }
             next = to;
         }
         sent_to = len;
     }
-    outgoing.send(transient(&conversation.snapshot_event())?).await?;
+    outgoing.send(whole(session::transient(&conversation.snapshot_event()).into())?).await?;
+    if let Some(item) = item {
+        // What is missed of it shows in the order of its pieces; its event brings all.
+        outgoing.send(item.started().into()).await?;
+    }
     Ok(sent_to)
 }
 
-fn durable(seq: u64, event: &Bytes) -> Result<Utf8Bytes, End> {
-    envelope(&format!(r#"{{"type":"durable","seq":{seq},"event":"#), event)
-}
-
-fn transient(event: &Bytes) -> Result<Utf8Bytes, End> {
-    envelope(r#"{"type":"transient","event":"#, event)
-}
-
-fn envelope(head: &str, event: &Bytes) -> Result<Utf8Bytes, End> {
-    let mut frame = String::with_capacity(head.len() + event.len() + 1);
-    frame.push_str(head);
-    frame.push_str(std::str::from_utf8(event).map_err(|_| End::Close(1011, "an event is no text"))?);
-    frame.push('}');
+/// A frame that is not too large.
+fn whole(frame: Bytes) -> Result<Utf8Bytes, End> {
     if frame.len() > MAX_FRAME {
         return Err(End::Close(TRY_AGAIN, "frame_too_large"));
     }
-    Ok(frame.into())
+    text(frame)
 }
 
 struct Envelope {
@@ -136,18 +131,15 @@ struct Envelope {
 }
 
 impl Format for Envelope {
-    fn event(&mut self, event: &Published) -> Result<Option<Utf8Bytes>, End> {
-        match event.seq {
-            Some(seq) if seq < self.sent_to => Ok(None),
-            Some(seq) => durable(seq, &event.bytes).map(Some),
-            // Deltas are frames of their own kind here, which this version does not send.
-            None if &*event.kind == "StreamingDeltaEvent" => Ok(None),
-            None => transient(&event.bytes).map(Some),
+    fn event(&mut self, frame: Published) -> Result<Option<Utf8Bytes>, End> {
+        if frame.seq.is_some_and(|seq| seq < self.sent_to) {
+            return Ok(None);
         }
+        whole(frame.bytes).map(Some)
     }
 
     fn error(&self, code: &str, detail: &str) -> Utf8Bytes {
-        json!({"type": "error", "code": code, "detail": detail}).to_string().into()
+        SessionFrame::Error { code, detail }.text().into()
     }
 }
 
@@ -156,13 +148,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn envelopes_hold_the_event_word_for_word() {
-        let event = Bytes::from_static(br#"{"id":"e"}"#);
-        assert_eq!(durable(7, &event).unwrap().as_str(), r#"{"type":"durable","seq":7,"event":{"id":"e"}}"#);
-        assert_eq!(transient(&event).unwrap().as_str(), r#"{"type":"transient","event":{"id":"e"}}"#);
-        assert_eq!(
-            durable(7, &Bytes::from(vec![b'1'; MAX_FRAME])).unwrap_err(),
-            End::Close(TRY_AGAIN, "frame_too_large")
-        );
+    fn frames_have_a_largest_size() {
+        let frame = |size| Bytes::from(vec![b'1'; size]);
+        assert_eq!(whole(frame(MAX_FRAME)).unwrap().len(), MAX_FRAME);
+        assert_eq!(whole(frame(MAX_FRAME + 1)).unwrap_err(), End::Close(TRY_AGAIN, "frame_too_large"));
     }
 }

@@ -79,11 +79,8 @@ impl Core {
             self.state.leaf = Some(event.id().clone());
         }
         self.state.updated_at = time::utc_stamp(now);
-        self.hub.publish(&Published {
-            bytes: stored.bytes.clone(),
-            seq: Some(stored.seq),
-            kind: Arc::clone(&stored.kind),
-        });
+        let frame = Published { bytes: stored.bytes.clone(), seq: Some(stored.seq), kind: Arc::clone(&stored.kind) };
+        self.hub.publish_stored(event.id(), &frame);
         let event = Arc::new(event);
         self.machine.observe(&event);
         self.state.final_response = Arc::clone(self.machine.final_response());

@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::{
     environment::Environment,
     error::{CreateError, LoadError, RunError, SendError, UpdateError},
-    hub::{Hub, Subscription, TooManySubscribers},
+    hub::{Audience, Hub, Subscription, TooManySubscribers},
     info,
     mailbox::{Change, Command},
     report::ReportState,
@@ -193,12 +193,13 @@ impl Conversation {
         self.shared.snapshot.borrow().final_response.to_string()
     }
 
-    /// Receives everything that is published from now on, unless `limit` subscribers listen already.
+    /// Receives everything that is published from now on, in the form of the audience, unless `limit` subscribers listen
+    /// already.
     ///
     /// # Errors
     /// [`TooManySubscribers`].
-    pub fn subscribe(&self, limit: usize) -> Result<Subscription, TooManySubscribers> {
-        self.shared.hub.subscribe(limit)
+    pub fn subscribe(&self, audience: Audience, limit: usize) -> Result<Subscription, TooManySubscribers> {
+        self.shared.hub.subscribe(audience, limit)
     }
 
     /// A `full_state` frame of this moment, for a new subscriber. It is not stored.

@@ -16,6 +16,7 @@ mod failure;
 mod handle;
 mod hub;
 mod info;
+mod live;
 mod load;
 mod mailbox;
 mod model;
@@ -37,6 +38,6 @@ pub use environment::{
 };
 pub use error::{CreateError, LoadError, RunError, SendError, UpdateError};
 pub use handle::Conversation;
-pub use hub::{Published, Subscription, SubscriptionEnded, TooManySubscribers};
+pub use hub::{Audience, OpenItem, Published, Subscription, SubscriptionEnded, TooManySubscribers};
 pub use report::ReportState;
 pub use request::{NewConversation, SendMessage, StuckThresholds};

@@ -6,18 +6,13 @@ use std::{
 };
 
 use jiff::Timestamp;
-use openhands_llm::{Delta, LlmClient, LlmError, LlmRequest, LlmResponse};
-use openhands_protocol::{Event, LlmConfig, Source, event::StreamingDeltaEvent, time};
-use openhands_secrets::{SecretRegistry, StreamMask};
+use openhands_llm::{LlmClient, LlmError, LlmRequest, LlmResponse};
+use openhands_protocol::LlmConfig;
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::{
-    calls::CallRecord,
-    core::draft,
-    hub::{Hub, Published},
-};
+use crate::{calls::CallRecord, live::Stream};
 
 /// How long a cancelled call may take to end before it is dropped.
 const GRACE: Duration = Duration::from_secs(2);
@@ -120,55 +115,5 @@ pub(crate) fn record(config: &LlmConfig, response: &LlmResponse, latency: Durati
         at,
         latency: latency.as_secs_f64(),
         usage,
-    }
-}
-
-/// Publishes the pieces of an answer as `StreamingDeltaEvent` frames, secrets hidden. They are never stored.
-pub(crate) struct Stream {
-    hub: Hub,
-    kind: Arc<str>,
-    text: StreamMask,
-    reasoning: StreamMask,
-}
-
-impl Stream {
-    pub(crate) fn new(hub: Hub, secrets: &SecretRegistry) -> Self {
-        Self { hub, kind: "StreamingDeltaEvent".into(), text: secrets.stream_mask(), reasoning: secrets.stream_mask() }
-    }
-
-    fn take(&mut self, delta: Delta) {
-        match delta {
-            Delta::Text(piece) => {
-                let shown = self.text.feed(&piece);
-                self.publish(Some(shown), None);
-            }
-            Delta::Reasoning(piece) => {
-                let shown = self.reasoning.feed(&piece);
-                self.publish(None, Some(shown));
-            }
-            // These frames have no place for arguments, and no way to take back what was shown.
-            Delta::ToolArguments { .. } | Delta::Restart => {}
-        }
-    }
-
-    /// Shows what was held back because it could have been the beginning of a secret.
-    fn finish(&mut self) {
-        let (text, reasoning) = (self.text.finish(), self.reasoning.finish());
-        self.publish(None, Some(reasoning));
-        self.publish(Some(text), None);
-    }
-
-    fn publish(&self, content: Option<String>, reasoning_content: Option<String>) {
-        let is_empty = content.as_deref().or(reasoning_content.as_deref()).is_none_or(str::is_empty);
-        if is_empty || !self.hub.is_heard() {
-            return;
-        }
-        let mut base = draft(Source::Agent);
-        base.id = openhands_protocol::EventId::random();
-        base.timestamp = time::event_now();
-        let event = Event::StreamingDelta(StreamingDeltaEvent { base, content, reasoning_content });
-        if let Ok(bytes) = serde_json::to_vec(&event) {
-            self.hub.publish(&Published { bytes: bytes.into(), seq: None, kind: Arc::clone(&self.kind) });
-        }
     }
 }

@@ -13,7 +13,7 @@ use crate::{
     acting::{Acting, ActionEnd},
     core::draft,
     echo, failure,
-    model::{self, Asking, CallEnd, Stream},
+    model::{self, Asking, CallEnd},
     saver,
     task::Task,
 };
@@ -164,7 +164,7 @@ impl Task {
         let mut request = std::mem::take(&mut self.request);
         request.messages = self.core.machine.lend_messages();
         let streams = self.core.state.agent.members().llm.stream;
-        let stream = streams.then(|| Stream::new(self.core.hub.clone(), &self.core.state.secrets));
+        let stream = streams.then(|| self.core.stream());
         run.activity = Activity::Asking(Asking::start(client, request, stream, run.cancel.child_token()));
         self.saver.touch(saver::WHILE_RUNNING);
         Ok(())
@@ -201,16 +201,16 @@ impl Task {
         self.take_back(asked.request, asked.result.is_ok());
         let response = match asked.result {
             Ok(response) => response,
-            Err(error) => return self.end(ExecutionStatus::Error, Some(self.masked(failure::model_failed(&error)))),
+            Err(error) => {
+                self.core.hub.give_up(error.code());
+                return self.end(ExecutionStatus::Error, Some(self.masked(failure::model_failed(&error))));
+            }
         };
         self.core.count_call(&model::record(&self.core.state.agent.members().llm, &response, asked.latency));
         let rate = self.core.state.analyzer.is_some();
         let LlmResponse { id, mut message, .. } = response;
         self.mask(&mut message);
-        for event in Answer::read(message, &id, &self.workplace.tools, rate).events {
-            self.core.append(event)?;
-        }
-        Ok(())
+        self.core.append_answer(Answer::read(message, &id, &self.workplace.tools, rate).events)
     }
 
     /// The request comes back: its messages to the machine, the rest stays for the next call.
@@ -253,6 +253,7 @@ impl Task {
             Activity::Nothing => {}
             Activity::Asking(asking) => {
                 let request = asking.cancel().await;
+                self.core.hub.give_up("cancelled");
                 self.take_back(request, false);
             }
             Activity::Acting(acting) => {

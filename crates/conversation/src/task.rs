@@ -376,6 +376,7 @@ impl Task {
         if let Some(run) = self.run.take() {
             run.drop_all(&mut self.request, &mut self.core.machine);
         }
+        self.core.hub.give_up("StorageError");
         self.core.put_status(ExecutionStatus::Error);
         self.core.publish();
         self.core.publish_full_state();

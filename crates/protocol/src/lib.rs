@@ -20,6 +20,7 @@ pub mod page;
 pub mod policy;
 pub mod report;
 pub mod secret;
+pub mod session;
 pub mod status;
 pub mod time;
 pub mod tool;

@@ -6,7 +6,7 @@ use openhands_protocol::{Event, ExecutionStatus, Role};
 use serde_json::json;
 
 use super::stage::{Stage, Turn, call, echo, events, eventually, finish, frames, status, story, turn};
-use crate::{Conversation, LoadError, RunError, SendError, SendMessage, SubscriptionEnded};
+use crate::{Audience, Conversation, LoadError, RunError, SendError, SendMessage, SubscriptionEnded};
 
 async fn begin(stage: &Stage) -> Conversation {
     let conversation = stage.create(stage.request()).await;
@@ -57,7 +57,7 @@ async fn an_interrupt_cuts_off_a_model_call() {
     let stage = Stage::new(vec![Turn::Held(Box::new(Turn::Say("too late"))), finish("after")]);
     let conversation = begin(&stage).await;
     stage.asked(1).await;
-    let mut subscription = conversation.subscribe(1).unwrap();
+    let mut subscription = conversation.subscribe(Audience::Events, 1).unwrap();
     conversation.interrupt().await.unwrap();
     assert_eq!(conversation.status(), ExecutionStatus::Paused);
     assert_eq!(frames(&mut subscription).await, ["paused", "InterruptEvent", "full_state paused"]);
@@ -140,7 +140,7 @@ async fn a_finished_conversation_takes_new_messages_and_runs_without_one_are_not
     let stage = Stage::new(vec![Turn::Say("one"), Turn::Say("two")]);
     let conversation = begin(&stage).await;
     status(&conversation, ExecutionStatus::Finished).await;
-    let mut subscription = conversation.subscribe(1).unwrap();
+    let mut subscription = conversation.subscribe(Audience::Events, 1).unwrap();
     conversation.run().await.unwrap();
     assert_eq!(frames(&mut subscription).await, ["full_state finished"]);
     conversation.send_message(SendMessage::text("more")).await.unwrap();
@@ -154,7 +154,7 @@ async fn a_finished_conversation_takes_new_messages_and_runs_without_one_are_not
 async fn the_end_of_a_short_run_is_repeated_until_somebody_asks_for_something() {
     let stage = Stage::new(vec![Turn::Say("one")]);
     let conversation = stage.create(stage.request()).await;
-    let mut subscription = conversation.subscribe(1).unwrap();
+    let mut subscription = conversation.subscribe(Audience::Events, 1).unwrap();
     turn(&conversation, "hi").await;
     assert_eq!(frames(&mut subscription).await.last().unwrap(), "full_state finished");
     assert_eq!(frames(&mut subscription).await, ["full_state finished"]);
@@ -197,7 +197,7 @@ async fn a_close_pauses_the_run_and_a_load_goes_on() {
     let stage = Stage::new(vec![call("hold", json!({"text": "x"})), Turn::Say("bye")]);
     let conversation = begin(&stage).await;
     stage.acting(1).await;
-    let mut subscription = conversation.subscribe(1).unwrap();
+    let mut subscription = conversation.subscribe(Audience::Events, 1).unwrap();
     conversation.close().await;
     conversation.close().await;
     assert_eq!(stage.closed_tools(), 5);

@@ -4,7 +4,7 @@ use openhands_protocol::{Event, ExecutionStatus, Role, tool::ToolAnnotations};
 use serde_json::{Value, json};
 
 use super::stage::{Stage, Turn, call, echo, events, eventually, finish, frames, status, story, turn};
-use crate::{NewConversation, SendMessage};
+use crate::{Audience, NewConversation, SendMessage};
 
 #[tokio::test]
 async fn a_turn_in_the_order_that_clients_see() {
@@ -12,7 +12,7 @@ async fn a_turn_in_the_order_that_clients_see() {
     let conversation = stage.create(stage.request()).await;
     assert_eq!(conversation.status(), ExecutionStatus::Idle);
     assert!(conversation.events().is_empty(), "nothing is in the log before the first message");
-    let mut subscription = conversation.subscribe(50).unwrap();
+    let mut subscription = conversation.subscribe(Audience::Events, 50).unwrap();
     conversation.send_message(SendMessage::text("hi")).await.unwrap();
     conversation.run().await.unwrap();
     assert_eq!(
@@ -162,7 +162,7 @@ async fn deltas_are_published_but_not_stored() {
     let stage = Stage::new(vec![Turn::Say("streamed")]);
     let llm = json!({"model": "openai/mock", "stream": true});
     let conversation = stage.create(stage.request_with(json!({"llm": llm}))).await;
-    let mut subscription = conversation.subscribe(1).unwrap();
+    let mut subscription = conversation.subscribe(Audience::Events, 1).unwrap();
     turn(&conversation, "hi").await;
     assert_eq!(
         frames(&mut subscription).await,
