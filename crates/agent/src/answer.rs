@@ -170,7 +170,10 @@ fn read_call(call: &mut ToolCall, tools: &dyn Toolset) -> Result<ReadCall, Strin
     let mut parsed = match arguments::parse(&call.arguments) {
         Ok(parsed) => parsed,
         Err(why) => {
-            let error = format!("Error validating tool '{name}': {why}. The arguments must be one JSON object.");
+            let error = format!(
+                "Error validating tool '{name}': {why}. The arguments must be one JSON object, not: {}",
+                shortened(call.arguments.clone(), MAX_SUMMARY)
+            );
             call.arguments = json!({"_openhands_malformed_tool_call": true, "error": &error}).to_string();
             return Err(error);
         }

@@ -59,6 +59,10 @@ impl Length {
         (self.used, self.bytes_since, self.limit) = (used, 0, limit);
     }
 
+    pub(crate) fn forget_request(&mut self) {
+        self.requested = false;
+    }
+
     pub(crate) fn put_off(&mut self) {
         let largest = self.condensers.iter().map(|rules| rules.max_size).max().unwrap_or_default();
         self.not_before = self.events + (largest / PATIENCE).max(1);

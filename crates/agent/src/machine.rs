@@ -239,6 +239,12 @@ impl Machine {
         self.length.need().map_or(Next::CallModel, Next::Condense)
     }
 
+    /// A condensation that is due, whoever's turn it is.
+    #[must_use]
+    pub fn condensation(&self) -> Option<Need> {
+        self.length.need()
+    }
+
     /// Takes down how many tokens the latest call had, as the provider counted them, and how many its model takes at most.
     pub fn note_tokens(&mut self, used: u64, limit: Option<u64>) {
         self.length.note_tokens(used, limit);
@@ -247,6 +253,11 @@ impl Machine {
     /// A condensation was appended. `events` is the whole log with it.
     pub fn condensed(&mut self, events: &[Arc<Event>]) {
         self.view = View::of(events, self.limits.max_message_chars);
+    }
+
+    /// A condensation that was asked for cannot be had and is no longer wanted.
+    pub fn condensation_given_up(&mut self) {
+        self.length.forget_request();
     }
 
     /// A condensation that was not necessary failed; it is tried again when the history has grown some more.

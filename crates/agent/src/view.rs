@@ -99,6 +99,11 @@ impl View {
         }
     }
 
+    /// Cuts single texts that come from now on to about so many characters.
+    pub fn limit(&mut self, max_chars: usize) {
+        self.max_chars = max_chars;
+    }
+
     /// Lends the messages for a request. Until [`View::give_back`] what users say is held back.
     #[must_use]
     pub fn lend(&mut self) -> Vec<Message> {

@@ -17,7 +17,7 @@ use openhands_protocol::{
 };
 use openhands_secrets::SecretRegistry;
 use openhands_store::{EventLog, StoreError};
-use openhands_tools::{Observation, Tool, ToolContext, ToolError};
+use openhands_tools::{ModelSwitch, Observation, Tool, ToolContext, ToolError};
 use serde_json::Value;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -25,6 +25,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     core::draft,
     environment::SecretFetcher,
+    observer::{Observer, ToolWatch},
+    switch::Switchboard,
     toolset::{ToolSecrets, Tools},
 };
 
@@ -40,11 +42,13 @@ const INTERRUPTED: &str =
 pub(crate) struct Workplace {
     pub(crate) log: EventLog,
     pub(crate) tools: Tools,
+    pub(crate) observer: Observer,
     pub(crate) secrets: Arc<SecretRegistry>,
     pub(crate) lookups: Option<SecretFetcher>,
     pub(crate) working_dir: PathBuf,
     pub(crate) observations_dir: PathBuf,
     pub(crate) variables: BTreeMap<String, String>,
+    pub(crate) models: Arc<Switchboard>,
 }
 
 /// How the task of an action ended, and which one.
@@ -82,6 +86,7 @@ impl Acting {
             environment: workplace.variables.clone(),
             cancel: cancel.clone(),
             secrets: Arc::new(ToolSecrets(Arc::clone(&workplace.secrets))),
+            models: Some(Arc::clone(&workplace.models) as Arc<dyn ModelSwitch>),
         });
         let mut acting = Self {
             context,
@@ -119,7 +124,8 @@ impl Acting {
                 continue;
             }
             let body = action.action.clone().unwrap_or(Value::Null);
-            let work = act(Arc::clone(&self.workplace), Arc::clone(&self.context), tool, body);
+            let watch = ToolWatch::new(&self.workplace.observer, action);
+            let work = act(Arc::clone(&self.workplace), Arc::clone(&self.context), tool, body, watch);
             let handle = self.tasks.spawn(work);
             self.running.insert(handle.id(), index);
         }
@@ -225,14 +231,25 @@ pub(crate) fn failed(action: &ActionEvent, error: String) -> Event {
     })
 }
 
-async fn act(workplace: Arc<Workplace>, context: Arc<ToolContext>, tool: Arc<dyn Tool>, body: Value) -> Outcome {
+async fn act(
+    workplace: Arc<Workplace>,
+    context: Arc<ToolContext>,
+    tool: Arc<dyn Tool>,
+    body: Value,
+    watch: Option<ToolWatch>,
+) -> Outcome {
     // After a crash the log must know of everything that may have had an effect.
     workplace.log.commit().await?;
     look_up_secrets(&workplace, &body).await;
     if context.cancel.is_cancelled() {
         return Ok(Err(ToolError("cancelled before it started".to_owned())));
     }
-    Ok(tool.run(&body, &context).await)
+    let watch = watch.map(ToolWatch::begun);
+    let result = tool.run(&body, &context).await;
+    if let Some(watch) = watch {
+        watch.ended(&result);
+    }
+    Ok(result)
 }
 
 /// Fetches the values of secrets that the action mentions and that must be asked for.

@@ -14,7 +14,11 @@ pub(crate) struct CallRecord {
     /// Unique, so that a record that was folded in already is known again.
     pub(crate) id: String,
     pub(crate) usage_id: String,
+    /// The model that answered, which may be a fallback's.
     pub(crate) model: String,
+    /// The model that the usage id was configured with.
+    #[serde(default)]
+    pub(crate) configured: String,
     /// US dollars.
     pub(crate) cost: f64,
     /// Unix seconds.

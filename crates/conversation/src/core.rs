@@ -114,10 +114,7 @@ impl Core {
 
     /// Counts a model call.
     pub(crate) fn count_call(&mut self, call: &CallRecord) {
-        let sums = self.state.stats.usage_to_metrics.entry(call.usage_id.clone()).or_default();
-        sums.model_name.clone_from(&call.model);
-        sums.add(call.cost, &call.usage);
-        self.state.calls.add(call);
+        self.state.count(call);
         self.stats_untold = true;
         match serde_json::to_value(call).map(|record| self.calls_file.append(&record)) {
             Ok(Ok(())) => {}

@@ -12,7 +12,7 @@ use std::{
 use openhands_agent::{Limits, Machine};
 use openhands_llm::LlmRequest;
 use openhands_protocol::{AgentSpec, EventId, ExecutionStatus, agent::Expose, metrics::ConversationStats, time};
-use openhands_secrets::SecretRegistry;
+use openhands_secrets::{Binding, Cipher, SecretRegistry, is_token, open_llms};
 use openhands_store::{EventLog, Lease, LeaseError, SideFile, StoreError, create_private_dir};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
@@ -21,17 +21,21 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     acting::Workplace,
     calls::Calls,
+    condensing,
     core::Core,
     echo::Echo,
     environment::Environment,
     error::CreateError,
     handle::{Conversation, Shared},
     mailbox::MAILBOX_SIZE,
+    observer::Observer,
     prompt,
     request::NewConversation,
     saver::Saver,
+    slots::{Maker, Slots},
     snapshot::Snapshot,
     support,
+    switch::Switchboard,
     task::Task,
     toolset::{Tools, Wrong},
 };
@@ -54,7 +58,8 @@ pub(crate) async fn create(
     if !kept.is_empty() {
         tracing::warn!(conversation = %new.id, members = kept.join(", "), "members are kept but have no effect yet");
     }
-    let (agent, context_secrets) = take_context_secrets(&new.agent).map_err(invalid)?;
+    let agent = opened(&new.agent, env.cipher.as_deref()).map_err(invalid)?;
+    let (agent, context_secrets) = take_context_secrets(&agent).map_err(invalid)?;
     let working_dir = working_dir(&new.workspace).map_err(invalid)?;
     let tools = Tools::make(&env, &agent, &new.client_tools, &working_dir, dir).map_err(invalid)?;
     let secrets = SecretRegistry::default();
@@ -119,6 +124,19 @@ pub(crate) async fn create(
 
 fn invalid((member, reason): Wrong) -> CreateError {
     CreateError::Invalid { member, reason }
+}
+
+/// Keys that a client sends encrypted, as this server showed them, are opened when they come back with their address.
+fn opened(agent: &AgentSpec, cipher: Option<&Cipher>) -> Result<AgentSpec, Wrong> {
+    if !agent.secret_values().iter().any(|value| is_token(value.expose())) {
+        return Ok(agent.clone());
+    }
+    let mut json = agent.json(&Expose::Plain);
+    if open_llms(&mut json, cipher) == Binding::Dropped {
+        let why = "the encrypted key belongs to another address: send the key itself";
+        return Err(("agent.llm.api_key".to_owned(), why.to_owned()));
+    }
+    AgentSpec::from_json(json).map_err(|error| ("agent".to_owned(), error.to_string()))
 }
 
 /// Secrets of an `agent_context` belong into the registry, not into the agent, which is shown and stored in clear.
@@ -245,6 +263,7 @@ fn first_state(new: NewConversation, agent: AgentSpec, dir: &Path, secrets: Secr
         hook_config,
         user_id,
         autotitle,
+        max_budget,
         extra,
         initial_message,
     } = new;
@@ -280,6 +299,8 @@ fn first_state(new: NewConversation, agent: AgentSpec, dir: &Path, secrets: Secr
         last_user_message: None,
         leaf: None,
         stats: ConversationStats::default(),
+        budget: max_budget,
+        key_moved: false,
         calls: Calls::default(),
         secrets: Arc::new(secrets),
         tags,
@@ -317,8 +338,11 @@ pub(crate) struct Parts {
 impl Parts {
     /// The task and the handle on it; the task does not run yet.
     pub(crate) fn assemble(self) -> (Task, Conversation) {
-        let Self { env, dir, state, machine, log, lease, tools, static_prompt, working_dir } = self;
+        let Self { env, dir, state, mut machine, log, lease, tools, static_prompt, working_dir } = self;
+        machine.set_condensers(condensing::condensers(&state.agent).into_iter().map(|(rules, _)| rules).collect());
         let (sender, mailbox) = mpsc::channel(MAILBOX_SIZE);
+        let switchboard = Arc::new(Switchboard { profiles: env.profiles.clone(), mailbox: sender.downgrade() });
+        let observer = Observer::new(env.telemetry.as_ref(), &state);
         let workplace = Arc::new(Workplace {
             log: log.clone(),
             secrets: Arc::clone(&state.secrets),
@@ -326,8 +350,11 @@ impl Parts {
             working_dir,
             observations_dir: dir.join("observations"),
             variables: env.variables.clone(),
+            observer: observer.clone(),
+            models: Arc::clone(&switchboard),
             tools,
         });
+        let maker = Maker::new(Arc::clone(&env), observer.clone(), &state);
         let request = LlmRequest { messages: Vec::new(), tools: workplace.tools.offered() };
         let saver = Saver::new(&dir, env.cipher.clone());
         let core = Core::new(log.clone(), state, machine, SideFile::new(&dir, CALLS_FILE));
@@ -338,6 +365,7 @@ impl Parts {
             report: core.reports.subscribe(),
             hub: core.hub.clone(),
             mailbox: sender,
+            switchboard,
             #[cfg(test)]
             task: std::sync::OnceLock::new(),
         };
@@ -353,10 +381,12 @@ impl Parts {
             opened: false,
             title_wanted: false,
             unable: None,
-            client: None,
+            slots: Slots::new(maker),
             request,
             run: None,
             echo: Echo::default(),
+            condense_replies: Vec::new(),
+            observer,
             closing: CancellationToken::new(),
             env,
         };

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
-use openhands_llm::{LlmClient, LlmError};
+use openhands_llm::{ClientOptions, LlmClient, LlmError};
 use openhands_protocol::secret::SecretText;
 use openhands_protocol::{LlmConfig, agent::ToolRef};
 use openhands_secrets::{Cipher, Lookup};
@@ -11,8 +11,10 @@ use openhands_store::LeaseOwner;
 use openhands_tools::Tool;
 use tokio::sync::Semaphore;
 
-/// Makes the client of a model slot.
-pub type LlmFactory = Arc<dyn Fn(&LlmConfig) -> Result<Arc<dyn LlmClient>, LlmError> + Send + Sync>;
+use crate::observer::Telemetry;
+
+/// Makes the client of a model slot, told to the observer in the options.
+pub type LlmFactory = Arc<dyn Fn(&LlmConfig, &ClientOptions) -> Result<Arc<dyn LlmClient>, LlmError> + Send + Sync>;
 
 /// Fetches the value of a secret that is looked up; `None` when that fails.
 pub type SecretFetcher = Arc<dyn Fn(Lookup) -> BoxFuture<'static, Option<SecretText>> + Send + Sync>;
@@ -52,6 +54,14 @@ pub trait Profiles: Send + Sync {
     /// # Errors
     /// [`ProfileProblem`].
     fn load(&self, name: &str) -> Result<LlmConfig, ProfileProblem>;
+
+    /// Fills in what a stored provider connection that the configuration names holds: key and address.
+    ///
+    /// # Errors
+    /// [`ProfileProblem`] when there is no such connection. Without connections at all the configuration stays as it is.
+    fn complete(&self, llm: LlmConfig) -> Result<LlmConfig, ProfileProblem> {
+        Ok(llm)
+    }
 }
 
 /// What a tool registry needs to know.
@@ -64,6 +74,8 @@ pub struct ToolRequest<'a> {
     pub working_dir: &'a Path,
     /// The conversation's own directory, for what tools keep over restarts.
     pub conversation_dir: &'a Path,
+    /// The saved profiles, for the tool that changes to them.
+    pub profiles: Option<&'a dyn Profiles>,
 }
 
 /// Makes the tools of one conversation, in the order in which the model sees them.
@@ -100,6 +112,8 @@ pub struct Environment {
     pub lookups: Option<SecretFetcher>,
     /// Keys of the server itself, hidden in what tools print.
     pub own_keys: Vec<SecretText>,
+    /// Where conversations tell what they do, for traces; nowhere without it.
+    pub telemetry: Option<Arc<dyn Telemetry>>,
     /// How many conversations may run at once.
     pub run_permits: Arc<Semaphore>,
 }

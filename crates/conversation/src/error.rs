@@ -2,6 +2,8 @@
 
 use openhands_store::{LeaseError, StoreError};
 
+use crate::environment::ProfileProblem;
+
 /// A conversation that was not created; nothing of it remains.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
@@ -101,4 +103,73 @@ pub enum UpdateError {
     /// The disk.
     #[error("cannot store the change")]
     Store(#[from] StoreError),
+}
+
+/// A model that was not changed; the old one stays.
+#[derive(Debug, thiserror::Error)]
+pub enum SwitchError {
+    /// The saved profile cannot be had (404, 400).
+    #[error(transparent)]
+    Profile(#[from] ProfileProblem),
+    /// The configuration cannot be used (422).
+    #[error("{member}: {reason}")]
+    Invalid {
+        /// The member.
+        member: String,
+        /// What is wrong and what to do.
+        reason: String,
+    },
+    /// The conversation is being closed or deleted.
+    #[error("the conversation is closed")]
+    Closed,
+    /// The disk.
+    #[error("cannot store the change")]
+    Store(#[from] StoreError),
+}
+
+/// A history that was not condensed.
+#[derive(Debug, thiserror::Error)]
+pub enum CondenseError {
+    /// Nobody is there to do it (409).
+    #[error("the agent has no condenser; give it an LLMSummarizingCondenser")]
+    NoCondenser,
+    /// All run permits are taken (429).
+    #[error("all run permits are taken, try again later")]
+    CapacityFull,
+    /// The model's failure, secrets hidden.
+    #[error("the history cannot be condensed: {0}")]
+    Model(String),
+    /// The run ended before it came to it.
+    #[error("the run ended before the history was condensed, try again")]
+    RunEnded,
+    /// The conversation is being closed or deleted.
+    #[error("the conversation is closed")]
+    Closed,
+    /// The disk.
+    #[error("cannot store the condensation")]
+    Store(#[from] StoreError),
+}
+
+/// A question that was not answered.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// It is longer than anybody reads (422).
+    #[error("question: longer than {0} bytes")]
+    TooLong(usize),
+    /// The model's failure, secrets hidden.
+    #[error("the model cannot answer: {0}")]
+    Model(String),
+    /// The conversation is being closed or deleted.
+    #[error("the conversation is closed")]
+    Closed,
+}
+
+/// Statistics that were asked for by a usage id that has none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("nothing was spent under usage id {usage_id:?}; there are: {}", known.join(", "))]
+pub struct UnknownUsage {
+    /// What was asked for.
+    pub usage_id: String,
+    /// The usage ids that exist.
+    pub known: Vec<String>,
 }

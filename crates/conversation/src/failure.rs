@@ -1,7 +1,11 @@
 //! How a run that failed tells its user: code, text, and what can be done about it.
 
 use openhands_llm::LlmError;
-use openhands_protocol::{Event, Source, error::Classification, event::ConversationErrorEvent};
+use openhands_protocol::{
+    Content, Event, Message, Role, Source,
+    error::Classification,
+    event::{ConversationErrorEvent, MessageEvent},
+};
 
 use crate::core::draft;
 
@@ -42,6 +46,30 @@ pub(crate) fn max_iterations_reached(limit: u32) -> Event {
         format!("The run was ended after {limit} model calls, the limit set by max_iterations."),
         Classification::new("agent_action", false, "none"),
     )
+}
+
+/// The conversation's money is spent.
+pub(crate) fn max_budget_reached(budget: f64, spent: f64) -> Event {
+    conversation_error(
+        "MaxBudgetReached",
+        format!("The run was ended: ${spent:.4} of the ${budget:.4} that max_budget_per_run allows are spent."),
+        Classification::new("quota", false, "settings"),
+    )
+}
+
+/// What the model reads after a content filter kept its answer back.
+pub(crate) fn kept_back() -> Event {
+    let text = "The provider's content filter kept your last answer back. Go on with the task, and say it in other words, without what \
+                may have set the filter off.";
+    Event::Message(MessageEvent {
+        base: draft(Source::Environment),
+        llm_message: Message::new(Role::User, vec![Content::text(text)]),
+        llm_response_id: None,
+        activated_skills: Vec::new(),
+        extended_content: Vec::new(),
+        sender: None,
+        critic_result: None,
+    })
 }
 
 /// The model answers nothing.

@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use bytes::Bytes;
 use openhands_protocol::{
-    ConversationId, EventId, ExecutionStatus,
+    ConversationId, EventId, ExecutionStatus, LlmConfig,
+    metrics::Metrics,
     policy::{ConfirmationPolicy, SecurityAnalyzer},
 };
 use openhands_store::EventLog;
@@ -13,13 +14,17 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{
     environment::Environment,
-    error::{CreateError, LoadError, RunError, SendError, UpdateError},
+    error::{
+        AskError, CondenseError, CreateError, LoadError, RunError, SendError, SwitchError, UnknownUsage, UpdateError,
+    },
     hub::{Audience, Hub, Subscription, TooManySubscribers},
     info,
     mailbox::{Change, Command},
     report::ReportState,
     request::{NewConversation, SendMessage},
+    side,
     snapshot::Snapshot,
+    switch::Switchboard,
     task::Task,
 };
 
@@ -38,6 +43,7 @@ pub(crate) struct Shared {
     pub(crate) snapshot: watch::Receiver<Arc<Snapshot>>,
     pub(crate) report: watch::Receiver<ReportState>,
     pub(crate) hub: Hub,
+    pub(crate) switchboard: Arc<Switchboard>,
     /// The task itself, for tests that end it as a crash would.
     #[cfg(test)]
     pub(crate) task: std::sync::OnceLock<tokio::task::AbortHandle>,
@@ -185,6 +191,77 @@ impl Conversation {
         tags: Option<BTreeMap<String, String>>,
     ) -> Result<(), UpdateError> {
         self.update_with(Change::Labels { title, tags }).await
+    }
+
+    /// Changes the agent's model (F2-PROF-08): a run goes on with it after the call that is out. `**********` in a key's place keeps
+    /// the present key when the address stays the same. Returns the model's name once the change is durable.
+    ///
+    /// # Errors
+    /// [`SwitchError`]; the old model stays then.
+    pub async fn switch_llm(&self, llm: LlmConfig) -> Result<String, SwitchError> {
+        self.shared.switchboard.to_llm(llm).await
+    }
+
+    /// [`Conversation::switch_llm`] to a saved profile, which counts under the usage id `profile:<name>` (F2-PROF-13r).
+    ///
+    /// # Errors
+    /// [`SwitchError`]; the old model stays then.
+    pub async fn switch_profile(&self, name: &str) -> Result<String, SwitchError> {
+        self.shared.switchboard.to_profile(name).await
+    }
+
+    /// Asks the agent's model a question about the conversation, beside any run. Nothing is recorded but what it cost, under
+    /// `ask-agent-llm`.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    pub async fn ask_agent(&self, question: &str) -> Result<String, AskError> {
+        if question.len() > side::MAX_QUESTION {
+            return Err(AskError::TooLong(side::MAX_QUESTION));
+        }
+        let question = question.to_owned();
+        self.ask(|reply| Command::AskAside { question, reply }).await.ok_or(AskError::Closed)?
+    }
+
+    /// Has the older part of the history summarised now (F2-COND-24r); returns when that is done and durable. During a run it
+    /// happens before the next model call.
+    ///
+    /// # Errors
+    /// [`CondenseError`]; the history stays as it is then.
+    pub async fn condense(&self) -> Result<(), CondenseError> {
+        self.ask(|reply| Command::Condense { reply }).await.ok_or(CondenseError::Closed)??;
+        Ok(self.shared.log.commit().await?)
+    }
+
+    /// Limits what all models of the conversation together may cost, US dollars; `None` lifts the limit.
+    ///
+    /// # Errors
+    /// [`UpdateError`]; nothing was changed then.
+    pub async fn set_budget(&self, budget: Option<f64>) -> Result<(), UpdateError> {
+        self.update_with(Change::Budget(budget)).await
+    }
+
+    /// Everything that was spent under a usage id, with its single calls (F2-METR-11).
+    ///
+    /// # Errors
+    /// [`UnknownUsage`] (F2-METR-16r).
+    pub fn metrics_for_usage(&self, usage_id: &str) -> Result<Metrics, UnknownUsage> {
+        let state = self.snapshot();
+        info::metrics(&state, usage_id).ok_or_else(|| UnknownUsage {
+            usage_id: usage_id.to_owned(),
+            known: state.stats.usage_to_metrics.keys().cloned().collect(),
+        })
+    }
+
+    /// Everything that was spent, all usage ids together (F2-METR-10).
+    #[must_use]
+    pub fn combined_metrics(&self) -> Metrics {
+        let state = self.snapshot();
+        let mut all = Metrics::new("default");
+        for metrics in state.stats.usage_to_metrics.keys().filter_map(|usage_id| info::metrics(&state, usage_id)) {
+            all.merge(&metrics);
+        }
+        all
     }
 
     /// The message of the latest `finish` call or text reply; empty when there is none.

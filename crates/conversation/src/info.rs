@@ -2,11 +2,16 @@
 //! `full_state` frame (nulls left out, secrets masked), `base_state.json` (secrets encrypted) and `meta.json`.
 
 use bytes::Bytes;
-use openhands_protocol::{Event, EventBase, EventId, Source, agent::Expose, event::ConversationStateUpdateEvent, time};
+use openhands_protocol::{
+    Event, EventBase, EventId, Source, agent::Expose, event::ConversationStateUpdateEvent, metrics::Metrics, time,
+};
 use openhands_secrets::{Cipher, Exposure};
 use serde_json::{Map, Value, json};
 
-use crate::{calls::CallLists, snapshot::Snapshot};
+use crate::{calls::CallLists, keys, snapshot::Snapshot};
+
+/// The member of a start request, of `meta.json` and of updates that limits what a conversation may cost.
+pub(crate) const BUDGET: &str = "max_budget_per_run";
 
 /// `ConversationInfo` as on the wire.
 pub(crate) fn conversation_info(state: &Snapshot) -> Value {
@@ -61,14 +66,14 @@ pub(crate) fn full_state_event(state: &Snapshot) -> Bytes {
             parent_id: None,
         },
         key: "full_state".to_owned(),
-        value: without_nulls(full_state(state, Exposure::Masked)),
+        value: without_nulls(full_state(state, Exposure::Masked, stats(state, true))),
     });
     serde_json::to_vec(&event).map(Bytes::from).unwrap_or_default()
 }
 
 /// `base_state.json`, with secrets encrypted, or masked (and lost on a restart) without a cipher.
 pub(crate) fn base_state(state: &Snapshot, cipher: Option<&Cipher>) -> Value {
-    without_nulls(full_state(state, at_rest(cipher)))
+    without_nulls(full_state(state, at_rest(cipher), stored_stats(state, true)))
 }
 
 fn at_rest(cipher: Option<&Cipher>) -> Exposure<'_> {
@@ -91,6 +96,7 @@ pub(crate) fn meta(state: &Snapshot, cipher: Option<&Cipher>) -> Value {
         ("tags", json!(state.tags)),
         ("id", json!(state.id.hex())),
         ("title", json!(state.title.as_deref())),
+        (BUDGET, json!(state.budget)),
         ("created_at", json!(&*state.created_at)),
         ("updated_at", json!(state.updated_at)),
     ] {
@@ -99,11 +105,15 @@ pub(crate) fn meta(state: &Snapshot, cipher: Option<&Cipher>) -> Value {
     Value::Object(meta)
 }
 
-fn full_state(state: &Snapshot, exposure: Exposure<'_>) -> Value {
+fn full_state(state: &Snapshot, exposure: Exposure<'_>, stats: Value) -> Value {
     let agent = match exposure {
         Exposure::Hidden => state.agent.json(&Expose::Null),
         Exposure::Masked => state.agent.json(&Expose::Masked),
-        Exposure::Encrypted(cipher) => state.agent.json(&Expose::With(&|value| Some(cipher.seal(value)))),
+        Exposure::Encrypted(cipher) => {
+            let mut agent = state.agent.json(&Expose::Plain);
+            keys::seal(&mut agent, cipher, !state.key_moved);
+            agent
+        }
         Exposure::Plain => state.agent.json(&Expose::Plain),
     };
     let kept = |name: &str, default: Value| state.kept.get(name).cloned().unwrap_or(default);
@@ -125,7 +135,7 @@ fn full_state(state: &Snapshot, exposure: Exposure<'_>) -> Value {
         "last_user_message_id": state.last_user_message,
         "leaf_event_id": state.leaf,
         "head_is_empty": kept("head_is_empty", json!(false)),
-        "stats": stats(state, true),
+        "stats": stats,
         "secret_registry": state.secrets.to_json(exposure),
         "tags": state.tags,
         "agent_state": kept("agent_state", json!({})),
@@ -138,8 +148,21 @@ fn full_state(state: &Snapshot, exposure: Exposure<'_>) -> Value {
     json
 }
 
-/// The sums by usage id; with `lists` also the single calls.
+/// The sums by usage id as clients see them, with the conversation's budget; with `lists` also the single calls.
 pub(crate) fn stats(state: &Snapshot, lists: bool) -> Value {
+    let mut stats = stored_stats(state, lists);
+    if let (Some(budget), Some(Value::Object(by_usage))) = (state.budget, stats.get_mut("usage_to_metrics")) {
+        for entry in by_usage.values_mut().filter_map(Value::as_object_mut) {
+            if entry.get("max_budget_per_task").is_none_or(Value::is_null) {
+                entry.insert("max_budget_per_task".to_owned(), budget.into());
+            }
+        }
+    }
+    stats
+}
+
+/// The sums by usage id; the conversation's budget is stored in `meta.json`.
+fn stored_stats(state: &Snapshot, lists: bool) -> Value {
     let mut by_usage = Map::new();
     for (usage_id, sums) in &state.stats.usage_to_metrics {
         let mut entry = serde_json::to_value(sums).unwrap_or_default();
@@ -152,6 +175,13 @@ pub(crate) fn stats(state: &Snapshot, lists: bool) -> Value {
         by_usage.insert(usage_id.clone(), entry);
     }
     json!({"usage_to_metrics": by_usage})
+}
+
+/// Sums and single calls of one usage id.
+pub(crate) fn metrics(state: &Snapshot, usage_id: &str) -> Option<Metrics> {
+    let mut all = stats(state, true);
+    let entry = all.get_mut("usage_to_metrics")?.get_mut(usage_id)?.take();
+    serde_json::from_value(entry).ok()
 }
 
 /// Leaves null members out, at any depth.

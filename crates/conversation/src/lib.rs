@@ -7,6 +7,8 @@
 mod acting;
 mod calls;
 mod client_tool;
+mod completions;
+mod condensing;
 mod core;
 mod create;
 mod echo;
@@ -16,17 +18,22 @@ mod failure;
 mod handle;
 mod hub;
 mod info;
+mod keys;
 mod live;
 mod load;
 mod mailbox;
 mod model;
+mod observer;
 mod prompt;
 mod report;
 mod request;
 mod run;
 mod saver;
+mod side;
+mod slots;
 mod snapshot;
 mod support;
+mod switch;
 mod task;
 #[cfg(test)]
 mod tests;
@@ -36,8 +43,11 @@ mod toolset;
 pub use environment::{
     Environment, LeaseSettings, LlmFactory, ProfileProblem, Profiles, SecretFetcher, ToolRequest, Toolbox,
 };
-pub use error::{CreateError, LoadError, RunError, SendError, UpdateError};
+pub use error::{
+    AskError, CondenseError, CreateError, LoadError, RunError, SendError, SwitchError, UnknownUsage, UpdateError,
+};
 pub use handle::Conversation;
 pub use hub::{Audience, OpenItem, Published, Subscription, SubscriptionEnded, TooManySubscribers};
+pub use observer::{ConversationTelemetry, Telemetry, ToolTrace, Traced};
 pub use report::ReportState;
 pub use request::{NewConversation, SendMessage, StuckThresholds};

@@ -11,7 +11,6 @@ use openhands_agent::Machine;
 use openhands_protocol::{
     AgentSpec, ConversationId, Event, EventId, ExecutionStatus, Source,
     metrics::{ConversationStats, MetricsSnapshot},
-    secret,
 };
 use openhands_secrets::{Cipher, SecretRegistry};
 use openhands_store::{EventLog, Lease, SideFile, StateFile, StoreError};
@@ -25,7 +24,8 @@ use crate::{
     environment::Environment,
     error::LoadError,
     handle::Conversation,
-    prompt,
+    info::BUDGET,
+    keys, prompt,
     snapshot::Snapshot,
     toolset::Tools,
 };
@@ -53,7 +53,8 @@ const READ_FROM_STATE: [&str; 15] = [
 ];
 
 /// Members of `meta.json` that are written from the state; all others are kept as they are.
-const WRITTEN_TO_META: [&str; 11] = [
+const WRITTEN_TO_META: [&str; 12] = [
+    BUDGET,
     "workspace",
     "max_iterations",
     "stuck_detection",
@@ -173,6 +174,9 @@ async fn take_up(
         tracing::warn!(conversation = %task.core.state.id, reason, "the conversation can be read but not run");
     }
     task.unable = unable;
+    if task.core.state.key_moved {
+        tracing::warn!(conversation = %task.core.state.id, reason = keys::MOVED, "the model's key is not used");
+    }
     settle(&mut task)?;
     task.core.log.commit().await?;
     task.core.publish();
@@ -199,7 +203,7 @@ fn settle(task: &mut crate::task::Task) -> Result<(), StoreError> {
     Ok(())
 }
 
-async fn read_events(log: &EventLog) -> Result<Vec<Arc<Event>>, StoreError> {
+pub(crate) async fn read_events(log: &EventLog) -> Result<Vec<Arc<Event>>, StoreError> {
     /// Read and parsed at a time, so that bytes and events of a long log are not all in memory together.
     const CHUNK: u64 = 512;
     let mut events = Vec::new();
@@ -218,7 +222,7 @@ async fn read_events(log: &EventLog) -> Result<Vec<Arc<Event>>, StoreError> {
 }
 
 /// The tree events on the way from the root to the last one. In a log without branches that is all of them.
-fn active_branch(events: &[Arc<Event>]) -> Vec<Arc<Event>> {
+pub(crate) fn active_branch(events: &[Arc<Event>]) -> Vec<Arc<Event>> {
     let mut branch = Vec::with_capacity(events.len());
     let mut wanted: Option<EventId> = None;
     for event in events.iter().rev().filter(|event| event.moves_head()) {
@@ -245,9 +249,7 @@ fn logged_status(events: &[Arc<Event>]) -> Option<ExecutionStatus> {
 
 fn stored_state(base: &Value, meta: &Value, cipher: Option<&Cipher>) -> Result<Snapshot, LoadError> {
     let mut agent = base.get("agent").cloned().ok_or_else(|| LoadError::Damaged("agent is missing".to_owned()))?;
-    secret::map_llm_secrets(&mut agent, &mut |stored| {
-        Cipher::open(cipher, stored).map(|text| text.expose().to_owned())
-    });
+    let usable = keys::open(&mut agent, cipher);
     let agent = AgentSpec::from_json(agent).map_err(|error| LoadError::Damaged(error.to_string()))?;
     let id: String = member(base, "id")?;
     let id: ConversationId = id.parse().map_err(|_| LoadError::Damaged(format!("id {id:?} is no UUID")))?;
@@ -271,6 +273,8 @@ fn stored_state(base: &Value, meta: &Value, cipher: Option<&Cipher>) -> Result<S
         last_user_message: None,
         leaf: None,
         stats: ConversationStats::default(),
+        budget: or_default(meta, BUDGET, None)?,
+        key_moved: !usable,
         calls: Calls::default(),
         secrets: Arc::new(secrets),
         tags: or_default(base, "tags", std::collections::BTreeMap::new())?,
@@ -317,10 +321,7 @@ fn restore_stats(state: &mut Snapshot, base: &Value, calls: &[Value]) {
     for record in calls {
         let Ok(call) = serde_json::from_value::<CallRecord>(record.clone()) else { continue };
         if known.insert((call.usage_id.clone(), call.usage.response_id.clone())) {
-            let sums = state.stats.usage_to_metrics.entry(call.usage_id.clone()).or_default();
-            sums.model_name.clone_from(&call.model);
-            sums.add(call.cost, &call.usage);
-            state.calls.add(&call);
+            state.count(&call);
         }
     }
 }

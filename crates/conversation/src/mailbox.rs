@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 
 use openhands_protocol::{
-    EventId,
+    EventId, LlmConfig,
     policy::{ConfirmationPolicy, SecurityAnalyzer},
 };
 use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 
 use crate::{
-    error::{RunError, SendError, UpdateError},
+    calls::CallRecord,
+    error::{AskError, CondenseError, RunError, SendError, SwitchError, UpdateError},
     request::SendMessage,
 };
 
@@ -44,6 +45,22 @@ pub(crate) enum Command {
         change: Change,
         reply: Reply<Result<(), UpdateError>>,
     },
+    Switch {
+        llm: Box<LlmConfig>,
+        reply: Reply<Result<String, SwitchError>>,
+    },
+    Condense {
+        reply: Reply<Result<(), CondenseError>>,
+    },
+    AskAside {
+        question: String,
+        reply: Reply<Result<String, AskError>>,
+    },
+    /// From a call beside the runs, to be counted.
+    Count {
+        call: Box<CallRecord>,
+        reply: Reply<()>,
+    },
     /// From the background call that made a title.
     Titled(Box<crate::title::Titled>),
     Close {
@@ -57,5 +74,10 @@ pub(crate) enum Change {
     Policy(ConfirmationPolicy),
     Analyzer(Option<SecurityAnalyzer>),
     Secrets(Map<String, Value>),
-    Labels { title: Option<String>, tags: Option<BTreeMap<String, String>> },
+    /// US dollars for all models together; `None` for no limit.
+    Budget(Option<f64>),
+    Labels {
+        title: Option<String>,
+        tags: Option<BTreeMap<String, String>>,
+    },
 }

@@ -7,7 +7,7 @@ use std::{
 
 use jiff::Timestamp;
 use openhands_llm::{LlmClient, LlmError, LlmRequest, LlmResponse};
-use openhands_protocol::LlmConfig;
+use openhands_protocol::{AgentSpec, LlmConfig};
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -29,6 +29,8 @@ pub(crate) struct Asking {
     request: Arc<LlmRequest>,
     call: JoinHandle<Outcome>,
     cancel: CancellationToken,
+    /// The agent whose model is asked; the conversation may have another one when the answer comes.
+    agent: Arc<AgentSpec>,
 }
 
 /// A call that has ended.
@@ -36,12 +38,14 @@ pub(crate) struct Asked {
     pub(crate) request: LlmRequest,
     pub(crate) result: Result<LlmResponse, LlmError>,
     pub(crate) latency: Duration,
+    pub(crate) agent: Arc<AgentSpec>,
 }
 
 impl Asking {
     /// Starts a call. With `stream` its pieces are published as they come.
     pub(crate) fn start(
         client: Arc<dyn LlmClient>,
+        agent: Arc<AgentSpec>,
         request: LlmRequest,
         stream: Option<Stream>,
         cancel: CancellationToken,
@@ -60,7 +64,7 @@ impl Asking {
             };
             (result, started.elapsed())
         });
-        Self { request, call, cancel }
+        Self { request, call, cancel, agent }
     }
 
     /// Waits for the end. May be dropped and called again.
@@ -68,12 +72,17 @@ impl Asking {
         (&mut self.call).await
     }
 
+    /// What was asked.
+    pub(crate) fn request(&self) -> &LlmRequest {
+        &self.request
+    }
+
     /// Puts the end and the request together.
     pub(crate) fn finish(self, ended: CallEnd) -> Asked {
         let (result, latency) = ended.unwrap_or_else(|error| {
             (Err(LlmError::Internal(format!("the model call broke off: {error}"))), Duration::ZERO)
         });
-        Asked { request: Self::take_back(self.request), result, latency }
+        Asked { request: Self::take_back(self.request), result, latency, agent: self.agent }
     }
 
     /// Cancels the call and waits until it has ended, at most [`GRACE`].
@@ -102,14 +111,18 @@ impl Asking {
 /// What a call cost, as it is written down.
 pub(crate) fn record(config: &LlmConfig, response: &LlmResponse, latency: Duration) -> CallRecord {
     let mut usage = response.usage.clone();
-    usage.model.clone_from(&config.model);
+    if usage.model.is_empty() {
+        usage.model.clone_from(&config.model);
+    }
     usage.response_id.clone_from(&response.id);
     #[expect(clippy::cast_precision_loss, reason = "microseconds of this century fit into 53 bits")]
     let at = Timestamp::now().as_microsecond() as f64 / 1e6;
     CallRecord {
         id: Uuid::new_v4().simple().to_string(),
-        usage_id: config.usage_id.clone(),
-        model: config.model.clone(),
+        // A router's model has a slot of its own.
+        configured: if response.usage_id.is_some() { usage.model.clone() } else { config.model.clone() },
+        usage_id: response.usage_id.clone().unwrap_or_else(|| config.usage_id.clone()),
+        model: usage.model.clone(),
         // A negative price is a mistake of a price list, and clients refuse it.
         cost: response.cost.max(0.0),
         at,

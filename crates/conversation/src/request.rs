@@ -42,6 +42,8 @@ pub struct NewConversation {
     pub user_id: Option<String>,
     /// Whether a model is asked for a title after the first user message.
     pub autotitle: bool,
+    /// US dollars that all models together may cost; a run ends with an error when they are spent. `None` for no limit.
+    pub max_budget: Option<f64>,
     /// All other members of the start request; stored in `meta.json` unless they ask for something unsupported.
     pub extra: Map<String, Value>,
     /// The first message; when given, the run starts at once.
@@ -68,6 +70,7 @@ impl NewConversation {
             hook_config: None,
             user_id: None,
             autotitle: true,
+            max_budget: None,
             extra: Map::new(),
             initial_message: None,
         }

@@ -21,7 +21,7 @@ const REFUSED: [(&str, &str); 5] = [
 ];
 
 /// Members that are kept without an effect.
-const KEPT: [&str; 2] = ["agent_definitions", "title_llm_profile"];
+const KEPT: [&str; 1] = ["agent_definitions"];
 
 /// Checks a start request as far as it can be checked without doing anything. Returns the members that are kept without an
 /// effect.
@@ -29,6 +29,7 @@ pub(crate) fn check(new: &NewConversation) -> Result<Vec<String>, Wrong> {
     if new.max_iterations == 0 {
         return wrong("max_iterations", "must be at least 1");
     }
+    check_budget(new.max_budget)?;
     let thresholds = &new.stuck_detection_thresholds;
     let all =
         [thresholds.action_observation, thresholds.action_error, thresholds.monologue, thresholds.alternating_pattern];
@@ -80,9 +81,8 @@ fn check_agent(agent: &AgentSpec) -> Result<Vec<String>, Wrong> {
         return wrong("agent.llm.model", "must name a model, such as \"openai/gpt-5\"");
     }
     let mut kept = Vec::new();
-    if members.condenser.as_ref().is_some_and(|condenser| !condenser.is_null()) {
-        kept.push("agent.condenser".to_owned());
-    }
+    openhands_agent::summarizers(members.condenser.as_ref())
+        .map_err(|(member, problem)| (format!("agent.condenser.{member}"), problem))?;
     let context = |member: &str| members.agent_context.as_ref().and_then(|context| context.get(member));
     for member in [
         "skills",
@@ -100,6 +100,16 @@ fn check_agent(agent: &AgentSpec) -> Result<Vec<String>, Wrong> {
         }
     }
     Ok(kept)
+}
+
+/// A budget is an amount of money.
+pub(crate) fn check_budget(budget: Option<f64>) -> Result<(), Wrong> {
+    match budget {
+        Some(dollars) if !dollars.is_finite() || dollars <= 0.0 => {
+            wrong("max_budget_per_run", "must be greater than 0")
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A policy that cannot be meant is refused (F1-SEC-10).
@@ -216,17 +226,10 @@ mod tests {
     #[test]
     fn what_works_without_is_kept_and_named() {
         let new = request(
-            json!({"condenser": {"kind": "LLMSummarizingCondenser"}, "agent_context": {"skills": [{"name": "s"}],
+            json!({"condenser": {"kind": "NoOpCondenser"}, "agent_context": {"skills": [{"name": "s"}],
                 "load_public_skills": false, "marketplace_path": "m"}}),
             json!({"agent_definitions": [{"name": "a"}]}),
         );
-        assert_eq!(
-            check(&new),
-            Ok(vec![
-                "agent.condenser".to_owned(),
-                "agent.agent_context.skills".to_owned(),
-                "agent_definitions".to_owned()
-            ])
-        );
+        assert_eq!(check(&new), Ok(vec!["agent.agent_context.skills".to_owned(), "agent_definitions".to_owned()]));
     }
 }

@@ -6,7 +6,7 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use openhands_agent::Machine;
-use openhands_llm::{LlmClient, LlmRequest};
+use openhands_llm::LlmRequest;
 use openhands_protocol::{
     Event, EventId, ExecutionStatus, Message, Role, Source,
     event::{MarkerEvent, MessageEvent, UserRejectObservation},
@@ -21,12 +21,14 @@ use crate::{
     core::{Core, draft},
     echo::Echo,
     environment::Environment,
-    error::{RunError, SendError, UpdateError},
-    mailbox::{Change, Command},
+    error::{CondenseError, RunError, SendError, UpdateError},
+    mailbox::{Change, Command, Reply},
+    observer::Observer,
     prompt,
     request::SendMessage,
     run::{Ended, Run},
     saver::{self, Saver},
+    slots::{Slots, TITLE},
     support, title,
     toolset::Wrong,
 };
@@ -53,12 +55,16 @@ pub(crate) struct Task {
     pub(crate) title_wanted: bool,
     /// Why this conversation cannot run, although it can be read.
     pub(crate) unable: Option<String>,
-    /// Made with the first model call.
-    pub(crate) client: Option<Arc<dyn LlmClient>>,
+    /// The clients of its models.
+    pub(crate) slots: Slots,
     /// The request without its messages, which are the machine's while no call is out.
     pub(crate) request: LlmRequest,
     pub(crate) run: Option<Run>,
     pub(crate) echo: Echo,
+    /// Who waits for a condensation.
+    pub(crate) condense_replies: Vec<Reply<Result<(), CondenseError>>>,
+    /// Hears of calls, runs and tools.
+    pub(crate) observer: Observer,
     /// Ends background calls.
     pub(crate) closing: CancellationToken,
 }
@@ -161,6 +167,21 @@ impl Task {
                 self.core.publish();
                 let _ = reply.send(result);
             }
+            Command::Switch { llm, reply } => {
+                let result = self.switch(*llm).await;
+                self.core.publish();
+                let _ = reply.send(result);
+            }
+            Command::Condense { reply } => self.condense_now(reply),
+            Command::AskAside { question, reply } => self.ask_aside(&question, reply),
+            Command::Count { call, reply } => {
+                self.core.count_call(&call);
+                let result = self.core.tell_stats();
+                self.saver.touch(saver::SOON);
+                self.note(result);
+                self.core.publish();
+                let _ = reply.send(());
+            }
             Command::Titled(titled) => {
                 let result = self.titled(*titled);
                 self.note(result);
@@ -181,9 +202,12 @@ impl Task {
             (None, true) => Some(self.permit().ok_or(SendError::CapacityFull)?),
             _ => None,
         };
+        let wanted = message.run;
         let id = self.append_message(message, EventId::random())?;
         if let Some(permit) = permit {
             self.begin(permit)?;
+        } else if wanted {
+            self.wake()?;
         }
         Ok(id)
     }
@@ -227,12 +251,20 @@ impl Task {
         if text.trim().is_empty() || !std::mem::take(&mut self.title_wanted) {
             return;
         }
-        let config = self.core.state.agent.members().llm.clone();
-        let client = self.client().ok();
+        let own = self.client().ok().map(|client| (client, self.core.state.agent.members().llm.clone()));
+        let profile =
+            self.core.state.request.get("title_llm_profile").and_then(|name| name.as_str().map(str::to_owned));
+        let maker = self.slots.maker().clone();
         let (mailbox, closing) = (self.own_mailbox.clone(), self.closing.clone());
         tokio::spawn(async move {
             let titled = tokio::select! {
-                titled = title::make(client, config, text, closing.clone()) => titled,
+                titled = async {
+                    let model = match profile {
+                        Some(name) => maker.saved(name, TITLE).await.or(own),
+                        None => own,
+                    };
+                    title::make(model, text, closing.clone()).await
+                } => titled,
                 () = closing.cancelled() => return,
             };
             if let Some(mailbox) = mailbox.upgrade() {
@@ -242,6 +274,7 @@ impl Task {
     }
 
     fn titled(&mut self, titled: title::Titled) -> Result<(), StoreError> {
+        self.observer.completions.append_to(&mut self.core)?;
         if let Some(call) = titled.call {
             self.core.count_call(&call);
             self.core.tell_stats()?;
@@ -255,7 +288,7 @@ impl Task {
 
     /// Starts a run; actions that wait are thereby approved.
     fn start(&mut self) -> Result<(), RunError> {
-        if self.run.is_some() {
+        if self.run.as_ref().is_some_and(|run| !run.only_condenses) {
             return Err(RunError::AlreadyRunning);
         }
         if self.has_nothing_to_do() {
@@ -265,6 +298,9 @@ impl Task {
             // The caller waits for the end of a run that is over before it began.
             self.core.publish_full_state();
             self.echo.start();
+            return Ok(());
+        }
+        if self.wake()? {
             return Ok(());
         }
         let permit = self.permit().ok_or(RunError::CapacityFull)?;
@@ -300,7 +336,7 @@ impl Task {
     }
 
     fn pause(&mut self) -> Result<(), StoreError> {
-        if let Some(run) = &mut self.run {
+        if let Some(run) = self.run.as_mut().filter(|run| !run.only_condenses) {
             run.pausing = true;
         } else if self.core.state.status == ExecutionStatus::Idle {
             self.core.set_status(ExecutionStatus::Paused)?;
@@ -331,6 +367,10 @@ impl Task {
                 self.core.state.secrets.update(&secrets, self.env.cipher.as_deref()).map_err(|error| {
                     UpdateError::Invalid { member: format!("secrets.{}", error.name), reason: error.problem }
                 })?;
+            }
+            Change::Budget(budget) => {
+                support::check_budget(budget).map_err(invalid)?;
+                self.core.state.budget = budget;
             }
             Change::Labels { title, tags } => {
                 if let Some(tags) = tags {

@@ -1,9 +1,12 @@
 //! Whole conversations on a real store, with a scripted model and simple tools.
 
+mod condensing;
 mod confirmation;
 mod control;
 mod crash;
 mod failures;
+mod limits;
+mod models;
 mod stage;
 mod storage;
 mod storm;

@@ -24,13 +24,12 @@ pub(crate) struct Titled {
 /// Makes a title for a conversation that begins with `message`. Never fails: without a model's title the message's beginning
 /// is one.
 pub(crate) async fn make(
-    client: Option<Arc<dyn LlmClient>>,
-    config: LlmConfig,
+    model: Option<(Arc<dyn LlmClient>, LlmConfig)>,
     message: String,
     cancel: CancellationToken,
 ) -> Titled {
-    let (answer, call) = match client {
-        Some(client) => ask(&*client, &config, &message, &cancel).await,
+    let (answer, call) = match model {
+        Some((client, config)) => ask(&*client, &config, &message, &cancel).await,
         None => (None, None),
     };
     let title = answer.and_then(|text| tidy(&text)).or_else(|| tidy(&message));

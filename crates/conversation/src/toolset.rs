@@ -36,6 +36,7 @@ impl Tools {
             include_default_tools: &members.include_default_tools,
             working_dir,
             conversation_dir,
+            profiles: env.profiles.as_deref(),
         };
         let mut tools = env.tools.build(&request).map_err(|why| ("agent.tools".to_owned(), why))?;
         for (index, json) in client_tools.iter().enumerate() {

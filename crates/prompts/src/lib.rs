@@ -11,6 +11,9 @@ use serde_json::{Map, Value};
 const SYSTEM_PROMPT: &str = include_str!("templates/system_prompt.j2");
 const SECURITY_POLICY: &str = include_str!("templates/security_policy.j2");
 
+/// What a model is told that summarises a part of a history; the sections' names are the reference's (F2-COND-21r).
+pub const SUMMARY_INSTRUCTIONS: &str = include_str!("templates/summary.txt");
+
 /// The name under which an agent asks for the built-in system prompt.
 pub const SYSTEM_PROMPT_NAME: &str = "system_prompt.j2";
 /// The name under which an agent asks for the built-in security policy.

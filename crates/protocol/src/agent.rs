@@ -114,7 +114,9 @@ impl AgentSpec {
     ///
     /// # Errors
     /// When a member has the wrong type, or `llm` is missing.
-    pub fn from_json(json: Value) -> Result<Self, InvalidAgent> {
+    pub fn from_json(mut json: Value) -> Result<Self, InvalidAgent> {
+        // The mask is never a value.
+        secret::map_llm_secrets(&mut json, &mut |value| (value != secret::MASK).then(|| value.to_owned()));
         let members: AgentMembers = serde_json::from_value(json.clone())?;
         // The normal form has every default; secrets are masked in it, so they are taken over from what was sent.
         let mut normal = serde_json::to_value(&members)?;
@@ -126,6 +128,40 @@ impl AgentSpec {
     #[must_use]
     pub const fn members(&self) -> &AgentMembers {
         &self.members
+    }
+
+    /// The same agent with another model. A summarising condenser that had the old model's configuration, but for its usage
+    /// id, follows.
+    ///
+    /// # Errors
+    /// Never for what this process made; the type of a member would have to change on its way through JSON.
+    pub fn with_llm(&self, llm: &LlmConfig) -> Result<Self, InvalidAgent> {
+        let mut json = self.json.clone();
+        if let Some(place) = json.pointer_mut("/condenser/llm")
+            && self.condenser_follows()
+        {
+            let usage_id = place.get("usage_id").cloned();
+            *place = llm.plain_json();
+            if let (Some(usage_id), Some(members)) = (usage_id, place.as_object_mut()) {
+                members.insert("usage_id".to_owned(), usage_id);
+            }
+        }
+        if let Some(place) = json.get_mut("llm") {
+            *place = llm.plain_json();
+        }
+        Self::from_json(json)
+    }
+
+    /// Whether the condenser summarises with the agent's own model.
+    fn condenser_follows(&self) -> bool {
+        let Some(condenser) = self.json.get("condenser") else { return false };
+        if condenser.get("kind").and_then(Value::as_str) != Some("LLMSummarizingCondenser") {
+            return false;
+        }
+        let llm = condenser.get("llm").cloned().map(serde_json::from_value::<LlmConfig>);
+        let Some(Ok(mut llm)) = llm else { return false };
+        llm.usage_id.clone_from(&self.members.llm.usage_id);
+        llm == self.members.llm
     }
 
     /// The values of all secret members, at any depth: what outputs must not show.
@@ -159,14 +195,14 @@ impl fmt::Debug for AgentSpec {
     }
 }
 
-/// Copies secret members from `from` to the same places of `to`, and drops the mask, which is never a value.
+/// Copies secret members from `from` to the same places of `to`.
 fn restore_secrets(from: &Value, to: &mut Value) {
     match (from, to) {
         (Value::Object(from), Value::Object(to)) => {
             for (name, value) in from {
                 let Some(target) = to.get_mut(name) else { continue };
                 if secret::LLM_SECRET_MEMBERS.contains(&name.as_str()) && value.is_string() {
-                    *target = if value == secret::MASK { Value::Null } else { value.clone() };
+                    target.clone_from(value);
                 } else {
                     restore_secrets(value, target);
                 }
@@ -198,6 +234,45 @@ mod tests {
         assert_eq!(agent.json(&Expose::Masked)["llm"]["api_key"], secret::MASK);
         assert!(!format!("{agent:?}").contains("\"k\""));
         assert_eq!(agent.secret_values(), [secret::SecretText::new("k")]);
+    }
+
+    #[test]
+    fn a_mask_is_no_key() {
+        let agent = AgentSpec::from_json(json!({"llm": {"model": "m", "api_key": secret::MASK}})).unwrap();
+        assert_eq!(agent.members().llm.api_key, None);
+        assert_eq!(agent.json(&Expose::Plain)["llm"]["api_key"], Value::Null);
+    }
+
+    #[test]
+    fn another_model_takes_the_condenser_along_when_it_had_the_old_one() {
+        let llm = json!({"model": "openai/a", "api_key": "k-a", "usage_id": "agent", "mine": 1});
+        let agent = |condenser: Value| {
+            AgentSpec::from_json(json!({"llm": llm, "condenser": condenser, "persona": "p"})).unwrap()
+        };
+        let new = LlmConfig {
+            model: "openai/b".to_owned(),
+            api_key: Some(secret::SecretText::new("k-b")),
+            usage_id: "profile:b".to_owned(),
+            ..LlmConfig::default()
+        };
+        let mut same = llm.clone();
+        same["usage_id"] = json!("condenser");
+        let summarising = |llm: &Value| json!({"kind": "LLMSummarizingCondenser", "max_size": 9, "llm": llm});
+        let switched = agent(summarising(&same)).with_llm(&new).unwrap();
+        assert_eq!(switched.members().llm, new);
+        assert_eq!(switched.members().persona.as_deref(), Some("p"));
+        let json = switched.json(&Expose::Plain);
+        let condenser = &json["condenser"];
+        let found = (&condenser["llm"]["model"], &condenser["llm"]["api_key"], &condenser["llm"]["usage_id"]);
+        assert_eq!(found, (&json!("openai/b"), &json!("k-b"), &json!("condenser")));
+        assert_eq!((&condenser["max_size"], &json["llm"].get("mine")), (&json!(9), &None));
+        let mut own = same.clone();
+        own["model"] = json!("openai/c");
+        for condenser in [summarising(&own), json!({"kind": "Other", "llm": same}), Value::Null] {
+            let kept = agent(condenser.clone()).json(&Expose::Plain)["condenser"].clone();
+            let switched = agent(condenser).with_llm(&new).unwrap().json(&Expose::Plain)["condenser"].clone();
+            assert_eq!(switched, kept);
+        }
     }
 
     #[test]

@@ -225,7 +225,7 @@ pub struct UpdateSecretsRequest {
 }
 
 /// Body of `PATCH /api/conversations/{id}`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct UpdateConversationRequest {
     /// A new title, 1 to 200 characters, not blank.
@@ -234,6 +234,14 @@ pub struct UpdateConversationRequest {
     /// New tags, in place of all old ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tags: Option<BTreeMap<String, String>>,
+    /// What the conversation may cost from now on, US dollars; null lifts the limit. Not in the reference.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    pub max_budget_per_run: Option<Option<f64>>,
+}
+
+/// Tells a null that was given from a member that was not.
+fn given<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Option<f64>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
 }
 
 /// Answer of `GET .../agent_final_response`.

@@ -151,6 +151,14 @@ pub struct LlmConfig {
 }
 
 impl LlmConfig {
+    /// The keys in it, those of a router's models included: what outputs must not show.
+    #[must_use]
+    pub fn secret_values(&self) -> Vec<SecretText> {
+        let own = [&self.api_key, &self.aws_access_key_id, &self.aws_secret_access_key, &self.aws_session_token];
+        let own = own.into_iter().flatten().cloned();
+        own.chain(self.llms_for_routing.values().flat_map(Self::secret_values)).collect()
+    }
+
     /// The configuration as JSON with its secrets in clear, for what is stored encrypted or handed to a trusted peer.
     #[must_use]
     pub fn plain_json(&self) -> Value {

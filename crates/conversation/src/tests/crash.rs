@@ -163,6 +163,7 @@ async fn another_server_cannot_take_a_conversation_that_is_owned() {
     let other = openhands_store::LeaseOwner::new("other", "elsewhere", 1);
     let env = Arc::new(crate::Environment {
         llm: Arc::clone(&stage.env.llm),
+        telemetry: None,
         tools: Arc::clone(&stage.env.tools),
         cipher: stage.env.cipher.clone(),
         variables: Default::default(),

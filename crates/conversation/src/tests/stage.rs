@@ -9,6 +9,7 @@ use std::{
 
 use async_trait::async_trait;
 use openhands_llm::{Delta, DeltaSink, LlmClient, LlmError, LlmRequest, LlmResponse};
+use openhands_prompts::SUMMARY_INSTRUCTIONS;
 use openhands_protocol::{
     AgentSpec, Content, ConversationId, Event, ExecutionStatus, Message, Role, Source, ToolCall,
     content::CallOrigin,
@@ -18,7 +19,9 @@ use openhands_protocol::{
 };
 use openhands_secrets::Cipher;
 use openhands_store::LeaseOwner;
-use openhands_tools::{FinishTool, InvalidArguments, Observation, ThinkTool, Tool, ToolContext, ToolError};
+use openhands_tools::{
+    FinishTool, InvalidArguments, Observation, SwitchLlmTool, ThinkTool, Tool, ToolContext, ToolError,
+};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -71,7 +74,8 @@ impl LlmClient for Model {
         cancel: &CancellationToken,
     ) -> Result<LlmResponse, LlmError> {
         let number = self.numbers.fetch_add(1, Ordering::SeqCst);
-        if request.tools.is_empty() {
+        let is_summary = request.messages.first().is_some_and(|first| first.joined_text() == SUMMARY_INSTRUCTIONS);
+        if request.tools.is_empty() && !is_summary {
             let title = *self.title.lock().unwrap();
             return match title {
                 Ok(title) => Ok(respond(number, Message::new(Role::Assistant, vec![Content::text(title)]))),
@@ -128,6 +132,7 @@ fn respond(number: usize, message: Message) -> LlmResponse {
         usage: TokenUsage { prompt_tokens: 10, completion_tokens: 1, ..TokenUsage::default() },
         cost: 0.5,
         finish_reason: None,
+        usage_id: None,
     }
 }
 
@@ -224,6 +229,9 @@ impl Toolbox for Box_ {
         for name in request.include_default_tools {
             tools.push(match name.as_str() {
                 "FinishTool" => Arc::new(FinishTool::new()),
+                "SwitchLLMTool" => {
+                    Arc::new(SwitchLlmTool::new(&request.profiles.map(|saved| saved.names()).unwrap_or_default()))
+                }
                 _ => Arc::new(ThinkTool::new()),
             });
         }
@@ -256,7 +264,8 @@ impl Stage {
         let props = Arc::new(Props::default());
         let scripted: Arc<dyn LlmClient> = model.clone();
         let env = Arc::new(Environment {
-            llm: Arc::new(move |_| Ok(Arc::clone(&scripted))),
+            llm: Arc::new(move |_, _| Ok(Arc::clone(&scripted))),
+            telemetry: None,
             tools: Arc::new(Box_(Arc::clone(&props))),
             cipher: Some(Arc::new(Cipher::new(&SecretText::new("test key"), &[]))),
             variables: BTreeMap::new(),
@@ -365,6 +374,11 @@ pub(super) async fn status(conversation: &Conversation, wanted: ExecutionStatus)
     let reached = reports.wait_for(|report| report.execution_status == wanted);
     let reached = tokio::time::timeout(LIMIT, reached).await;
     assert!(matches!(reached, Ok(Ok(_))), "waited in vain for {wanted}: {:#?}", story(conversation));
+}
+
+/// Sends a text that starts a run.
+pub(super) async fn send(conversation: &Conversation, text: &str) {
+    conversation.send_message(SendMessage { run: true, ..SendMessage::text(text) }).await.unwrap();
 }
 
 /// Sends a text and runs to the end.

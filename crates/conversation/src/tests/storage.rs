@@ -61,6 +61,7 @@ async fn without_a_cipher_secrets_are_masked_and_lost() {
     let stage = Stage::new(vec![]);
     let env = Arc::new(Environment {
         llm: Arc::clone(&stage.env.llm),
+        telemetry: None,
         tools: Arc::clone(&stage.env.tools),
         cipher: None,
         variables: Default::default(),
