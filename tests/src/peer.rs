@@ -34,10 +34,11 @@ impl Peer {
         let file = folder.path().join("config.yaml");
         std::fs::write(&file, config.to_string())?;
         let [port] = free_ports()?;
-        let arguments = ["-m", "litellm.proxy.proxy_cli", "--host", "127.0.0.1", "--port", &port.to_string(), "--config"]
-            .map(ToOwned::to_owned)
-            .into_iter()
-            .chain([file.display().to_string()]);
+        let arguments =
+            ["-m", "litellm.proxy.proxy_cli", "--host", "127.0.0.1", "--port", &port.to_string(), "--config"]
+                .map(ToOwned::to_owned)
+                .into_iter()
+                .chain([file.display().to_string()]);
         let home = folder.path().display().to_string();
         // It fetches price lists and counts its users otherwise.
         let variables = [("LITELLM_LOCAL_MODEL_COST_MAP", "True"), ("LITELLM_TELEMETRY", "False"), ("HOME", &home)];
@@ -46,11 +47,12 @@ impl Peer {
         peer.answers("/health/liveliness").await
     }
 
-    /// llama.cpp's server of the environment that `OPENHANDS_LLAMA_PYTHON` names, with a context of so many tokens.
+    /// llama.cpp's server of the environment that `OPENHANDS_LLAMA_PYTHON` names, with a context of so many tokens. With `calls`
+    /// its model begins every answer with a tool call.
     ///
     /// # Errors
     /// As [`Peer::litellm`].
-    pub async fn llama(context: u32) -> Result<Self> {
+    pub async fn llama(context: u32, calls: bool) -> Result<Self> {
         let python = tier::python("OPENHANDS_LLAMA_PYTHON")?;
         let folder = tempfile::tempdir()?;
         let script = tier::repository().join("tests/fixtures/llama_server.py");
@@ -63,6 +65,7 @@ impl Peer {
             "--port".to_owned(),
             port.to_string(),
         ];
+        let arguments = arguments.into_iter().chain(calls.then(|| "--calls".to_owned()));
         let process = Process::start("llama", folder.path(), Path::new(&python), arguments, &[])?;
         let peer = Self { url: format!("http://127.0.0.1:{port}"), process, _folder: folder };
         peer.answers("/health").await

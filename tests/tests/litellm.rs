@@ -190,7 +190,10 @@ async fn parallel_calls_go_both_ways() -> Result<()> {
         let first = ask(&asked()).await?;
         assert_eq!(calls(&first.message), wanted_calls());
         assert_eq!(first.message.joined_text(), "I look.");
-        assert_eq!((first.usage.prompt_tokens, first.usage.cache_read_tokens, first.usage.reasoning_tokens), (100, 40, 3));
+        assert_eq!(
+            (first.usage.prompt_tokens, first.usage.cache_read_tokens, first.usage.reasoning_tokens),
+            (100, 40, 3)
+        );
         let last = ask(&continued(asked(), &first.message)).await?;
         assert_eq!(last.message.joined_text(), "Done.");
         let seen = upstream.requests().split_off(before);
@@ -211,7 +214,8 @@ async fn errors_keep_their_names_behind_the_proxy() -> Result<()> {
     needs!(Litellm);
     let config = lab()?.config("litellm_proxy/gpt-errors", "/v1");
     let upstream = lab()?.upstream("gpt-errors")?;
-    let too_long = "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.";
+    let too_long =
+        "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.";
     let refused = "Your request was rejected as a result of our safety system.";
     let cases = [
         (Turn::error(429, "rate_limit_exceeded", "Rate limit reached"), "LLMRateLimitError"),
@@ -355,7 +359,8 @@ async fn a_conversation_of_our_server_through_the_proxy() -> Result<()> {
     let (lab, server) = (lab()?, Arc::new(AgentServer::ours(&[]).await?));
     let upstream = lab.upstream("claude-haiku-4-5")?;
     let run = |id, word| (id, "terminal", json!({"command": format!("echo {word}-output")}));
-    let both = Turn::calls(&[run("call_a", "first"), run("call_b", "second")]).thinking("Let me see.").signed(SIGNATURE);
+    let both =
+        Turn::calls(&[run("call_a", "first"), run("call_b", "second")]).thinking("Let me see.").signed(SIGNATURE);
     upstream.push([both, Turn::text("Seen."), Turn::text("Still here.")]);
     let llm = json!({
         "model": "litellm_proxy/claude-haiku-4-5", "base_url": format!("{}/v1", lab.proxy.url), "api_key": KEY,

@@ -40,7 +40,17 @@ struct Case {
 
 impl Case {
     fn new(name: &'static str, model: &'static str, base: &'static str) -> Self {
-        Self { name, model, base, shows: true, thinks: false, signs: false, redacts: false, forgets: false, more: json!({}) }
+        Self {
+            name,
+            model,
+            base,
+            shows: true,
+            thinks: false,
+            signs: false,
+            redacts: false,
+            forgets: false,
+            more: json!({}),
+        }
     }
 
     fn thinks(self) -> Self {
@@ -72,6 +82,9 @@ impl Case {
             })),
             Self::new("proxied-claude-sonnet-4-5", "litellm_proxy/claude-sonnet-4-5", "/v1").signs(),
             Self::new("proxied-claude-opus-4-8", "litellm_proxy/claude-opus-4-8", "/v1").signs(),
+            Self::new("proxied-claude-streamed", "litellm_proxy/claude-sonnet-4-5", "/v1")
+                .signs()
+                .with(json!({"stream": true})),
             Self::new("proxied-claude-uncached", "litellm_proxy/claude-sonnet-4-5", "/v1")
                 .signs()
                 .with(json!({"caching_prompt": false})),

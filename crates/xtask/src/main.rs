@@ -11,6 +11,7 @@ mod generate;
 mod go;
 mod image;
 mod packages;
+mod peers;
 mod say;
 mod test;
 mod wait;
@@ -61,6 +62,9 @@ enum Command {
     },
     /// Checks the dependencies between crates against docs/ARCHITECTURE.md
     Edges,
+    /// Our parts beside other people's: the Python agent-server, LiteLLM's proxy, llama.cpp
+    #[command(subcommand)]
+    Peers(peers::Command),
     /// Measures, beside the peers where there are some
     #[command(subcommand)]
     Bench(bench::Command),
@@ -83,6 +87,7 @@ fn run(command: &Command) -> Result<()> {
         Command::Ci => test::quick(),
         Command::Generate { check } => generate::run(*check),
         Command::Edges => edges::check(),
+        Command::Peers(command) => peers::run(command),
         Command::Bench(command) => bench::run(command),
         Command::Cluster(command) => cluster::run(command),
         Command::Images { profile, cluster, context } => {

@@ -3,7 +3,7 @@
 mod checks;
 mod count;
 pub(crate) mod python;
-mod report;
+pub(crate) mod report;
 mod tools;
 mod whole;
 

@@ -87,9 +87,10 @@ fn without_ids(value: &mut Value) {
 
 fn is_uuid(text: &str) -> bool {
     text.len() == 36
-        && text.bytes().enumerate().all(|(at, byte)| {
-            if [8, 13, 18, 23].contains(&at) { byte == b'-' } else { byte.is_ascii_hexdigit() }
-        })
+        && text
+            .bytes()
+            .enumerate()
+            .all(|(at, byte)| if [8, 13, 18, 23].contains(&at) { byte == b'-' } else { byte.is_ascii_hexdigit() })
 }
 
 fn normal_message(message: &mut Value) {

@@ -10,6 +10,10 @@ use crate::folders;
 
 /// The client that must not notice a difference.
 const SDK: &str = "1.58.2";
+/// The model proxy, at the version that the SDK above calls models with.
+const LITELLM: &str = "1.105.7";
+/// llama.cpp with its server, as a wheel that needs no compiler, and what makes a model for it.
+const LLAMA: [&str; 2] = ["xllamacpp==2026.10.11549", "gguf==0.19.0"];
 /// The oldest Python that the SDK runs on.
 const OLDEST: (u32, u32) = (3, 12);
 
@@ -32,6 +36,25 @@ pub(crate) fn reference() -> Result<PathBuf> {
     let names = ["openhands-agent-server", "openhands-sdk", "openhands-tools", "openhands-workspace"];
     let packages = names.map(|name| format!("{name}=={SDK}"));
     environment(&home, &packages.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// The Python of an environment with LiteLLM's proxy.
+///
+/// # Errors
+/// As [`sdk`].
+pub(crate) fn litellm() -> Result<PathBuf> {
+    let home = folders::cache()?.join(format!("python-litellm-proxy-{LITELLM}"));
+    environment(&home, &[&format!("litellm[proxy]=={LITELLM}")])
+}
+
+/// The Python of an environment with llama.cpp's server.
+///
+/// # Errors
+/// As [`sdk`].
+pub(crate) fn llama() -> Result<PathBuf> {
+    let [server, _] = LLAMA;
+    let home = folders::cache()?.join(format!("python-llama-{}", server.rsplit('=').next().unwrap_or(server)));
+    environment(&home, &LLAMA)
 }
 
 /// The Python of a virtual environment at `home` that has `packages`; made anew unless it was finished before.

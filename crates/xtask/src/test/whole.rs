@@ -11,7 +11,7 @@ use crate::cluster::{self, Provider};
 use crate::command::Cmd;
 use crate::image::rust::{Profile, cargo, locked};
 use crate::image::{build, deliver, rust};
-use crate::{folders, go, packages};
+use crate::{folders, go, packages, peers};
 
 /// The cluster that the tests have for themselves.
 const CLUSTER: &str = "test";
@@ -19,7 +19,16 @@ const CLUSTER: &str = "test";
 /// Runs them all. `full` adds what takes longer; `keep` leaves the cluster.
 pub(crate) fn run(report: &mut Report, full: bool, keep: bool) {
     let names = ["chart", "resources and operator on an API server", "Python SDK scenarios", "real cluster"];
+    if !names.iter().chain(&peers::NAMES).any(|name| report.wants(name)) {
+        return;
+    }
     if !names.iter().any(|name| report.wants(name)) {
+        // The rest of the set-up takes minutes.
+        let folder =
+            report.prepare("set-up: binaries", || rust::build_packages(Profile::Quick, &["openhands-agent-server"]));
+        if let Some(folder) = folder {
+            peers::check(report, &folder.join("openhands-agent-server"), full);
+        }
         return;
     }
     report.prepare("set-up: packages for the cluster", || packages::ensure(packages::CLUSTER));
@@ -58,6 +67,7 @@ pub(crate) fn run(report: &mut Report, full: bool, keep: bool) {
             None => report.missing("Python SDK scenarios", "there is no Python with the SDK"),
         }
     }
+    peers::check(report, &binaries.server, full);
     if report.wants("real cluster") {
         let _turn = folders::turn(CLUSTER);
         match (images.and_then(|images| report.prepare("set-up: cluster", || start(&images))), &python) {
