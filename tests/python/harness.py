@@ -117,19 +117,19 @@ class Client:
     def workspace(self):
         return Workspace(host=self.url, api_key=self.key, working_dir=self.workdir)
 
-    def converse(self, turns, workspace=None, agent=None, **more):
-        """A remote conversation whose model plays these turns; ``conversation.script`` names the script."""
+    def converse(self, turns, workspace=None, agent=None, stream=False, **more):
+        """A remote conversation whose model plays these turns, streamed or whole."""
         name = f"s{uuid.uuid4().hex[:10]}"
         self.lab.model.set_script(name, turns)
-        agent = agent or self.agent(name)
+        agent = agent or self.agent(name, stream=stream)
         conversation = Conversation(agent=agent, workspace=workspace or self.workspace(), visualizer=None,
                                     delete_on_close=False, **more)
         self.lab.scripts[str(conversation.id)] = name
         return conversation
 
-    def agent(self, script):
+    def agent(self, script, **more):
         llm = LLM(model="openai/scripted", base_url=f"{self.lab.model.url}/{script}/v1", api_key=SecretStr("scenario-key"),
-                  usage_id="agent", num_retries=1, retry_min_wait=0, retry_max_wait=1, timeout=60)
+                  usage_id="agent", num_retries=1, retry_min_wait=0, retry_max_wait=1, timeout=60, **more)
         return Agent(llm=llm, tools=[Tool(name="terminal"), Tool(name="file_editor")])
 
     def asked(self, conversation):
