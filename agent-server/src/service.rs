@@ -39,9 +39,6 @@ pub enum ServiceError {
     /// It could not be created.
     #[error(transparent)]
     Create(#[from] CreateError),
-    /// Its directory could not be removed.
-    #[error("cannot remove the conversation's directory")]
-    Remove(#[source] std::io::Error),
 }
 
 /// The conversations of a server; clones mean the same ones.
@@ -171,14 +168,17 @@ impl Service {
         }
     }
 
-    /// Ends a conversation and removes its files.
+    /// Ends a conversation and removes its files, also those of one that cannot be read.
     ///
     /// # Errors
-    /// [`ServiceError::Unknown`]; [`ServiceError::Load`] when another server owns it.
+    /// [`ServiceError::Unknown`]; [`ServiceError::Load`] when another server owns it, or the disk refuses.
     pub async fn delete(&self, id: ConversationId) -> Result<(), ServiceError> {
         let entry = match self.entry(id) {
             Some(entry) => entry,
-            None => self.adopt(id).await.ok_or(ServiceError::Unknown)?,
+            None => match self.adopt(id).await {
+                Some(entry) => entry,
+                None => return self.remove_unlisted(id).await,
+            },
         };
         let _gate = entry.gate().await;
         match entry.state() {
@@ -189,17 +189,39 @@ impl Service {
             }
             State::Asleep(summary) => match self.wake(&entry, summary.clone()).await {
                 Ok(live) => live.delete().await,
+                Err(error @ ServiceError::Load(LoadError::Lease(_))) => return Err(error),
                 // What cannot be read can still be removed.
-                Err(ServiceError::Load(LoadError::Damaged(_) | LoadError::Missing)) => {
-                    tokio::fs::remove_dir_all(&summary.dir).await.map_err(ServiceError::Remove)?;
+                Err(error) => {
+                    tracing::warn!(conversation = %id, %error, "a conversation that cannot be read is removed");
+                    self.remove(id).await?;
                 }
-                Err(error) => return Err(error),
             },
         }
         entry.set(State::Gone);
         self.forget(id, &entry);
         self.changed();
         Ok(())
+    }
+
+    /// Removes a directory that no list shows because it is too damaged, or was never finished.
+    async fn remove_unlisted(&self, id: ConversationId) -> Result<(), ServiceError> {
+        let entry = Arc::new(Entry::gone());
+        let _gate = entry.gate().await;
+        if !self.claim(id, &entry) {
+            // It is being created at this moment.
+            return Err(ServiceError::Unknown);
+        }
+        let removed = self.remove(id).await;
+        self.forget(id, &entry);
+        removed
+    }
+
+    async fn remove(&self, id: ConversationId) -> Result<(), ServiceError> {
+        let dir = self.inner.root.join(id.hex());
+        match Conversation::remove(Arc::clone(&self.inner.environment), &dir).await {
+            Err(LoadError::Missing) => Err(ServiceError::Unknown),
+            other => Ok(other?),
+        }
     }
 
     /// Ends all conversations that are awake; afterwards nothing can be had any more.

@@ -136,3 +136,39 @@ async fn what_appears_on_disk_is_adopted_and_pages_are_complete() {
     let newest = late.search(None, 1, None, SortOrder::CreatedAtDesc).await;
     assert_eq!(newest.items[0].id(), ids[4]);
 }
+
+#[tokio::test]
+async fn what_cannot_be_read_can_be_deleted() {
+    let damages: [(&str, fn(&Path)); 6] = [
+        ("meta.json is no JSON", |dir| std::fs::write(dir.join("meta.json"), "{torn").unwrap()),
+        ("meta.json is gone", |dir| std::fs::remove_file(dir.join("meta.json")).unwrap()),
+        ("base_state.json is no JSON", |dir| std::fs::write(dir.join("base_state.json"), "{torn").unwrap()),
+        ("base_state.json is another", |dir| std::fs::write(dir.join("base_state.json"), "{}").unwrap()),
+        ("the log is a file", |dir| {
+            std::fs::remove_dir_all(dir.join("events")).unwrap();
+            std::fs::write(dir.join("events"), "").unwrap();
+        }),
+        ("nothing is left", |dir| {
+            std::fs::remove_dir_all(dir).unwrap();
+            std::fs::create_dir(dir).unwrap();
+        }),
+    ];
+    for (what, damage) in damages {
+        for listed in [true, false] {
+            let root = tempfile::tempdir().unwrap();
+            let first = open(root.path(), None, None).await;
+            let new = conversation(root.path());
+            let (id, dir) = (new.id, root.path().join(new.id.hex()));
+            first.create(new).await.unwrap();
+            first.close_all().await;
+            // Known before the damage, or found damaged by a server that starts.
+            let early = open(root.path(), None, None).await;
+            damage(&dir);
+            let service = if listed { early } else { open(root.path(), None, None).await };
+            assert!(service.get(id).await.is_err(), "{what}");
+            service.delete(id).await.unwrap();
+            assert!(!dir.exists(), "{what}");
+            assert!(matches!(service.delete(id).await, Err(ServiceError::Unknown)), "{what}");
+        }
+    }
+}

@@ -25,6 +25,7 @@ mod mailbox;
 mod model;
 mod observer;
 mod prompt;
+mod remove;
 mod report;
 mod request;
 mod run;

@@ -47,7 +47,6 @@ impl From<ServiceError> for ApiError {
             ServiceError::Load(LoadError::Store(error)) => store(error),
             ServiceError::Load(error @ LoadError::Damaged(_)) => Self::internal(error),
             ServiceError::Create(error) => error.into(),
-            ServiceError::Remove(error) => Self::internal(error),
         }
     }
 }
