@@ -11,7 +11,9 @@ use std::{
     time::Duration,
 };
 
-use openhands_conversation::{Conversation, CreateError, Environment, LoadError, NewConversation};
+use openhands_conversation::{
+    Conversation, CreateError, Environment, Fork, ForkError, LoadError, NewConversation, SwitchError,
+};
 use openhands_protocol::ConversationId;
 use openhands_store::{Catalog, CatalogEntry};
 use tokio::sync::watch;
@@ -39,6 +41,12 @@ pub enum ServiceError {
     /// It could not be created.
     #[error(transparent)]
     Create(#[from] CreateError),
+    /// It could not be copied.
+    #[error(transparent)]
+    Fork(#[from] ForkError),
+    /// It is there, but a model that was delivered for it cannot be used.
+    #[error(transparent)]
+    Deliver(#[from] SwitchError),
 }
 
 /// The conversations of a server; clones mean the same ones.
@@ -141,10 +149,14 @@ impl Service {
                 return Err(ServiceError::Closing);
             }
             if self.entry(id).is_some() || self.adopt(id).await.is_some() {
-                match self.get(id).await {
+                let live = match self.get(id).await {
                     Err(ServiceError::Unknown) => continue,
-                    other => return other.map(|live| (live, false)),
+                    other => other?,
+                };
+                if new.delivers_llm {
+                    live.deliver_llm(new.agent.members().llm.clone()).await?;
                 }
+                return Ok((live, false));
             }
             let entry = Arc::new(Entry::gone());
             let _gate = entry.gate().await;
@@ -165,6 +177,42 @@ impl Service {
                     Err(error.into())
                 }
             };
+        }
+    }
+
+    /// Copies a conversation under the id of `fork`.
+    ///
+    /// # Errors
+    /// [`ServiceError::Unknown`] for the source; [`ServiceError::Fork`], with [`CreateError::Exists`] when the id is in use;
+    /// [`ServiceError::Load`].
+    pub async fn fork(&self, source: ConversationId, fork: Fork) -> Result<Live, ServiceError> {
+        let id = fork.id;
+        let source = self.get(source).await?;
+        let in_use = || ServiceError::Fork(CreateError::Exists.into());
+        if self.entry(id).is_some() || self.adopt(id).await.is_some() {
+            return Err(in_use());
+        }
+        let entry = Arc::new(Entry::gone());
+        let _gate = entry.gate().await;
+        if !self.claim(id, &entry) {
+            return Err(in_use());
+        }
+        let dir = self.inner.root.join(id.hex());
+        let made = match source.fork(&self.inner.environment, &dir, fork).await {
+            Ok(()) => Conversation::load(Arc::clone(&self.inner.environment), &dir).await.map_err(ServiceError::from),
+            Err(error) => Err(error.into()),
+        };
+        match made {
+            Ok(conversation) => {
+                let live = Live::new(conversation);
+                entry.set(State::Awake(live.clone()));
+                self.changed();
+                Ok(live)
+            }
+            Err(error) => {
+                self.forget(id, &entry);
+                Err(error)
+            }
         }
     }
 

@@ -116,7 +116,7 @@ pub(crate) async fn create(
         let _ = task.lease.release();
         return Err(error.into());
     }
-    let _ = fs::remove_file(dir.join(UNFINISHED));
+    finish(dir);
     task.core.publish();
     conversation.spawn(task);
     Ok(conversation)
@@ -169,8 +169,11 @@ pub(crate) fn make_working_dir(dir: &Path) -> io::Result<()> {
     fs::create_dir_all(dir)
 }
 
-/// An empty directory for the conversation, marked as unfinished and owned.
-fn claim_dir(dir: &Path, settings: Option<&crate::environment::LeaseSettings>) -> Result<Lease, CreateError> {
+/// An empty directory for the conversation, marked as unfinished until [`finish`], and owned.
+pub(crate) fn claim_dir(
+    dir: &Path,
+    settings: Option<&crate::environment::LeaseSettings>,
+) -> Result<Lease, CreateError> {
     let unfinished = dir.join(UNFINISHED);
     if dir.join("meta.json").exists() {
         return Err(CreateError::Exists);
@@ -197,6 +200,11 @@ fn claim_dir(dir: &Path, settings: Option<&crate::environment::LeaseSettings>) -
         remove_remains(dir).map_err(io_error("remove what an unfinished creation left in"))?;
     }
     Ok(lease)
+}
+
+/// Takes the mark away.
+pub(crate) fn finish(dir: &Path) {
+    let _ = fs::remove_file(dir.join(UNFINISHED));
 }
 
 /// Removes everything but the mark and the lease, which are in use.
@@ -264,6 +272,7 @@ fn first_state(new: NewConversation, agent: AgentSpec, dir: &Path, secrets: Secr
         user_id,
         autotitle,
         max_budget,
+        delivers_llm,
         extra,
         initial_message,
     } = new;
@@ -288,7 +297,6 @@ fn first_state(new: NewConversation, agent: AgentSpec, dir: &Path, secrets: Secr
     Snapshot {
         id,
         persistence_dir: dir.to_string_lossy().into(),
-        agent: Arc::new(agent),
         workspace: Arc::new(workspace),
         max_iterations,
         stuck_detection,
@@ -300,7 +308,9 @@ fn first_state(new: NewConversation, agent: AgentSpec, dir: &Path, secrets: Secr
         leaf: None,
         stats: ConversationStats::default(),
         budget: max_budget,
+        delivered: delivers_llm.then(|| Arc::new(agent.members().llm.clone())),
         key_moved: false,
+        agent: Arc::new(agent),
         calls: Calls::default(),
         secrets: Arc::new(secrets),
         tags,

@@ -1,5 +1,6 @@
 //! Why a request to a conversation failed, by who can do something about it.
 
+use openhands_protocol::EventId;
 use openhands_store::{LeaseError, StoreError};
 
 use crate::environment::ProfileProblem;
@@ -147,6 +148,28 @@ pub enum CondenseError {
     Closed,
     /// The disk.
     #[error("cannot store the condensation")]
+    Store(#[from] StoreError),
+}
+
+/// A copy that was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum ForkError {
+    /// A member is malformed (422).
+    #[error("{member}: {reason}")]
+    Invalid {
+        /// The member.
+        member: String,
+        /// What is wrong and what to do.
+        reason: String,
+    },
+    /// The history has no such event (404).
+    #[error("from_event_id: {0} is no event of this conversation's history")]
+    UnknownEvent(EventId),
+    /// The directory of the copy cannot be had.
+    #[error(transparent)]
+    Create(#[from] CreateError),
+    /// The disk.
+    #[error("cannot store the copy")]
     Store(#[from] StoreError),
 }
 

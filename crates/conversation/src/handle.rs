@@ -210,6 +210,16 @@ impl Conversation {
         self.shared.switchboard.to_profile(name).await
     }
 
+    /// The owner of the agent's model delivers it again, with a new home of the conversation ([`NewConversation::delivers_llm`]). A
+    /// delivery that differs from the one before wins over what is stored; a repeated one leaves a model that was chosen since.
+    ///
+    /// # Errors
+    /// [`SwitchError`]; the stored model stays then.
+    pub async fn deliver_llm(&self, llm: LlmConfig) -> Result<(), SwitchError> {
+        let llm = Box::new(llm);
+        self.ask(|reply| Command::Deliver { llm, reply }).await.ok_or(SwitchError::Closed)?
+    }
+
     /// Asks the agent's model a question about the conversation, beside any run. Nothing is recorded but what it cost, under
     /// `ask-agent-llm`.
     ///
@@ -310,7 +320,7 @@ impl Conversation {
         drop(handle);
     }
 
-    fn snapshot(&self) -> Arc<Snapshot> {
+    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.shared.snapshot.borrow())
     }
 

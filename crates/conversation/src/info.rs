@@ -13,6 +13,9 @@ use crate::{calls::CallLists, keys, snapshot::Snapshot};
 /// The member of a start request, of `meta.json` and of updates that limits what a conversation may cost.
 pub(crate) const BUDGET: &str = "max_budget_per_run";
 
+/// The member of `meta.json` with the model as its owner delivered it last.
+pub(crate) const DELIVERED: &str = "delivered_llm";
+
 /// `ConversationInfo` as on the wire.
 pub(crate) fn conversation_info(state: &Snapshot) -> Value {
     let kept = |name: &str, default: Value| state.kept.get(name).cloned().unwrap_or(default);
@@ -97,12 +100,21 @@ pub(crate) fn meta(state: &Snapshot, cipher: Option<&Cipher>) -> Value {
         ("id", json!(state.id.hex())),
         ("title", json!(state.title.as_deref())),
         (BUDGET, json!(state.budget)),
+        (DELIVERED, delivered(state, cipher)),
         ("created_at", json!(&*state.created_at)),
         ("updated_at", json!(state.updated_at)),
     ] {
         meta.insert(name.to_owned(), value);
     }
     Value::Object(meta)
+}
+
+/// Null where it could not be encrypted: then every delivery counts as a new one.
+fn delivered(state: &Snapshot, cipher: Option<&Cipher>) -> Value {
+    let (Some(llm), Some(cipher)) = (&state.delivered, cipher) else { return Value::Null };
+    let mut json = llm.plain_json();
+    openhands_secrets::seal_llms(&mut json, cipher);
+    json
 }
 
 fn full_state(state: &Snapshot, exposure: Exposure<'_>, stats: Value) -> Value {

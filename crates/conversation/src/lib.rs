@@ -15,6 +15,7 @@ mod echo;
 mod environment;
 mod error;
 mod failure;
+mod fork;
 mod handle;
 mod hub;
 mod info;
@@ -45,8 +46,10 @@ pub use environment::{
     Environment, LeaseSettings, LlmFactory, ProfileProblem, Profiles, SecretFetcher, ToolRequest, Toolbox,
 };
 pub use error::{
-    AskError, CondenseError, CreateError, LoadError, RunError, SendError, SwitchError, UnknownUsage, UpdateError,
+    AskError, CondenseError, CreateError, ForkError, LoadError, RunError, SendError, SwitchError, UnknownUsage,
+    UpdateError,
 };
+pub use fork::Fork;
 pub use handle::Conversation;
 pub use hub::{Audience, OpenItem, Published, Subscription, SubscriptionEnded, TooManySubscribers};
 pub use observer::{ConversationTelemetry, Telemetry, ToolTrace, Traced};

@@ -9,7 +9,7 @@ use std::{collections::HashSet, path::Path, sync::Arc};
 
 use openhands_agent::Machine;
 use openhands_protocol::{
-    AgentSpec, ConversationId, Event, EventId, ExecutionStatus, Source,
+    AgentSpec, ConversationId, Event, EventId, ExecutionStatus, LlmConfig, Source,
     metrics::{ConversationStats, MetricsSnapshot},
 };
 use openhands_secrets::{Cipher, SecretRegistry};
@@ -24,7 +24,7 @@ use crate::{
     environment::Environment,
     error::LoadError,
     handle::Conversation,
-    info::BUDGET,
+    info::{BUDGET, DELIVERED},
     keys, prompt,
     snapshot::Snapshot,
     toolset::Tools,
@@ -53,8 +53,9 @@ const READ_FROM_STATE: [&str; 15] = [
 ];
 
 /// Members of `meta.json` that are written from the state; all others are kept as they are.
-const WRITTEN_TO_META: [&str; 12] = [
+const WRITTEN_TO_META: [&str; 13] = [
     BUDGET,
+    DELIVERED,
     "workspace",
     "max_iterations",
     "stuck_detection",
@@ -240,7 +241,7 @@ pub(crate) fn active_branch(events: &[Arc<Event>]) -> Vec<Arc<Event>> {
     branch
 }
 
-fn logged_status(events: &[Arc<Event>]) -> Option<ExecutionStatus> {
+pub(crate) fn logged_status(events: &[Arc<Event>]) -> Option<ExecutionStatus> {
     events.iter().rev().find_map(|event| match &**event {
         Event::StateUpdate(update) if update.key == "execution_status" => update.value.as_str()?.parse().ok(),
         _ => None,
@@ -274,6 +275,7 @@ fn stored_state(base: &Value, meta: &Value, cipher: Option<&Cipher>) -> Result<S
         leaf: None,
         stats: ConversationStats::default(),
         budget: or_default(meta, BUDGET, None)?,
+        delivered: delivered(meta, cipher),
         key_moved: !usable,
         calls: Calls::default(),
         secrets: Arc::new(secrets),
@@ -285,6 +287,13 @@ fn stored_state(base: &Value, meta: &Value, cipher: Option<&Cipher>) -> Result<S
         request: Arc::new(rest(meta, &WRITTEN_TO_META)),
         final_response: "".into(),
     })
+}
+
+/// The model as its owner delivered it last; unknown when it cannot be read, which costs one more change of the model at worst.
+fn delivered(meta: &Value, cipher: Option<&Cipher>) -> Option<Arc<LlmConfig>> {
+    let mut json = meta.get(DELIVERED).filter(|json| !json.is_null())?.clone();
+    openhands_secrets::open_llms(&mut json, cipher);
+    serde_json::from_value(json).ok().map(Arc::new)
 }
 
 fn member<T: DeserializeOwned>(json: &Value, name: &str) -> Result<T, LoadError> {

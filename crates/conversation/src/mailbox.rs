@@ -52,6 +52,10 @@ pub(crate) enum Command {
     Condense {
         reply: Reply<Result<(), CondenseError>>,
     },
+    Deliver {
+        llm: Box<LlmConfig>,
+        reply: Reply<Result<(), SwitchError>>,
+    },
     AskAside {
         question: String,
         reply: Reply<Result<String, AskError>>,

@@ -44,6 +44,9 @@ pub struct NewConversation {
     pub autotitle: bool,
     /// US dollars that all models together may cost; a run ends with an error when they are spent. `None` for no limit.
     pub max_budget: Option<f64>,
+    /// The request comes from the owner of the agent's model and is repeated with every new home of the conversation: what it says of
+    /// the model then wins over what is stored.
+    pub delivers_llm: bool,
     /// All other members of the start request; stored in `meta.json` unless they ask for something unsupported.
     pub extra: Map<String, Value>,
     /// The first message; when given, the run starts at once.
@@ -71,6 +74,7 @@ impl NewConversation {
             user_id: None,
             autotitle: true,
             max_budget: None,
+            delivers_llm: false,
             extra: Map::new(),
             initial_message: None,
         }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use openhands_agent::StuckThresholds;
 use openhands_protocol::{
-    AgentSpec, ConversationId, EventId, ExecutionStatus,
+    AgentSpec, ConversationId, EventId, ExecutionStatus, LlmConfig,
     metrics::{ConversationStats, MetricsSnapshot, TokenUsage},
     policy::{ConfirmationPolicy, SecurityAnalyzer},
 };
@@ -33,6 +33,8 @@ pub(crate) struct Snapshot {
     pub(crate) stats: ConversationStats,
     /// US dollars that all models together may cost; `None` for no limit.
     pub(crate) budget: Option<f64>,
+    /// The agent's model as its owner delivered it last (with keys), to tell a new delivery from a repeated one.
+    pub(crate) delivered: Option<Arc<LlmConfig>>,
     /// The stored model's address is not the one its key was given for, so it is not asked.
     pub(crate) key_moved: bool,
     pub(crate) calls: Calls,

@@ -75,6 +75,21 @@ impl ModelSwitch for Switchboard {
 }
 
 impl Task {
+    /// The owner of the agent's model delivers it, with a new home of the conversation. What was delivered before changes nothing, so
+    /// that a model which the user chose since stays; anything else wins over what is stored, as does a key that is missing there.
+    pub(crate) async fn deliver(&mut self, llm: LlmConfig) -> Result<(), SwitchError> {
+        let is_known = self.core.state.delivered.as_deref() == Some(&llm);
+        let current = &self.core.state.agent.members().llm;
+        let lacks_key = current.usage_id == llm.usage_id && current.api_key.is_none() && llm.api_key.is_some();
+        if is_known && !lacks_key && !self.core.state.key_moved {
+            return Ok(());
+        }
+        self.core.state.delivered = Some(Arc::new(llm.clone()));
+        self.switch(llm).await?;
+        // What is stored may be the delivered model already.
+        Ok(self.saver.save(&self.core.state).await?)
+    }
+
     /// Changes the agent's model, and what goes with it; durable when it returns. The configuration that is there already changes
     /// nothing.
     pub(crate) async fn switch(&mut self, mut llm: LlmConfig) -> Result<String, SwitchError> {

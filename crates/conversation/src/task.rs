@@ -173,6 +173,11 @@ impl Task {
                 let _ = reply.send(result);
             }
             Command::Condense { reply } => self.condense_now(reply),
+            Command::Deliver { llm, reply } => {
+                let result = self.deliver(*llm).await;
+                self.core.publish();
+                let _ = reply.send(result);
+            }
             Command::AskAside { question, reply } => self.ask_aside(&question, reply),
             Command::Count { call, reply } => {
                 self.core.count_call(&call);

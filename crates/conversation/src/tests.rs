@@ -5,6 +5,7 @@ mod confirmation;
 mod control;
 mod crash;
 mod failures;
+mod fork;
 mod limits;
 mod models;
 mod stage;

@@ -318,6 +318,41 @@ async fn a_profile_makes_the_title() {
 }
 
 #[tokio::test]
+async fn a_delivered_model_wins_over_the_stored_one_unless_it_is_only_repeated() {
+    let (stage, asked) = stage(vec![Turn::Say("1"), Turn::Say("2"), Turn::Say("3")]);
+    let delivered = stage.request().agent.members().llm.clone();
+    let conversation = stage.create(NewConversation { delivers_llm: true, ..stage.request() }).await;
+    conversation.switch_profile("fast").await.unwrap();
+    conversation.close().await;
+    assert!(!fs::read_to_string(stage.dir().join("meta.json")).unwrap().contains("model-key-1"));
+
+    let again = stage.load().await;
+    again.deliver_llm(delivered.clone()).await.unwrap();
+    turn(&again, "the user's choice stays").await;
+    let rotated = LlmConfig { api_key: Some(SecretText::new("rotated-key-1")), ..delivered };
+    again.deliver_llm(rotated.clone()).await.unwrap();
+    turn(&again, "a new key wins").await;
+    again.close().await;
+
+    // Somebody changes the address on the disk: the repeated delivery puts it right.
+    let path = stage.dir().join("base_state.json");
+    let mut base: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    base["agent"]["llm"]["base_url"] = json!("https://evil.example/v1");
+    fs::write(&path, base.to_string()).unwrap();
+    let again = stage.load().await;
+    again.deliver_llm(rotated).await.unwrap();
+    turn(&again, "and puts right").await;
+    let call = |model: &str, key: &str| (model.to_owned(), Some(key.to_owned()));
+    let expected = [
+        call("openai/fast", "fast-key-123"),
+        call("openai/mock", "rotated-key-1"),
+        call("openai/mock", "rotated-key-1"),
+    ];
+    assert_eq!(*asked.lock().unwrap(), expected);
+    assert_eq!(again.info()["agent"]["llm"]["base_url"], Value::Null);
+}
+
+#[tokio::test]
 async fn the_condenser_follows() {
     let (stage, _) = stage(vec![]);
     let llm = json!({"model": "openai/mock", "api_key": "model-key-1", "usage_id": "condenser"});
