@@ -1,8 +1,12 @@
-//! `cargo xtask bench`: figures with the yardsticks that lie in a folder `shared/bench` beside the checkout.
+//! `cargo xtask bench`: figures. Those of model calls have their yardsticks here; those of the server and of claims lie in a
+//! folder `shared/bench` beside the checkout.
 
+mod calls;
 mod claims;
+mod model;
 mod ratio;
 mod server;
+mod streams;
 
 use std::path::PathBuf;
 
@@ -30,6 +34,10 @@ pub(crate) enum Command {
         #[arg(long, value_enum, default_value_t = Profile::Release)]
         profile: Profile,
     },
+    /// What a model call costs beside the Python SDK, with ratios
+    Calls(calls::Options),
+    /// Many streaming calls at once: memory, processor time, and whether every piece arrives
+    Streams(streams::Options),
     /// How fast warm claims are served on the development cluster
     Claims(claims::Options),
 }
@@ -43,6 +51,8 @@ pub(crate) fn run(command: &Command) -> Result<()> {
         Command::Server { alone, turns, conversations, profile } => {
             server::run(*alone, *turns, *conversations, *profile)
         }
+        Command::Calls(options) => calls::run(options),
+        Command::Streams(options) => streams::run(options),
         Command::Claims(options) => claims::run(options),
     }
 }
