@@ -11,6 +11,23 @@ use crate::{
     providers::openai_row,
 };
 
+/// The models of `OpenAI`'s plans, in the order in which lists show them: those of the reference's version, and those that its
+/// documentation names besides (F2-SUBS-03).
+pub const PLAN_MODELS: [&str; 12] = [
+    "gpt-5.1-codex-max",
+    "gpt-5.1-codex-mini",
+    "gpt-5.2",
+    "gpt-5.2-codex",
+    "gpt-5.5",
+    "gpt-5.6-luna",
+    "gpt-5.6-sol",
+    "gpt-5.6-terra",
+    "gpt-6-astra",
+    "gpt-6-luna",
+    "gpt-6-sol",
+    "gpt-6.1-sol",
+];
+
 /// Whether a plan pays for a slot. Either member says so: the SDK writes both, people write `auth_type`.
 #[must_use]
 pub fn is_paid_by_plan(config: &LlmConfig) -> bool {
@@ -30,6 +47,14 @@ pub(crate) fn endpoint(config: &LlmConfig, options: &ClientOptions) -> Result<En
             "llm.api_mode \"chat\" with a subscription; set it to \"auto\" or \"responses\"".to_owned(),
         ));
     }
+    let model = config.model.trim();
+    let model = model.strip_prefix("openai/").unwrap_or(model);
+    if !PLAN_MODELS.contains(&model) {
+        return Err(LlmError::BadRequest(format!(
+            "llm.model {model:?} is not available with a subscription; use one of {}",
+            PLAN_MODELS.join(", ")
+        )));
+    }
     let base = options.credentials.as_ref().and_then(|source| source.base_url());
     let mut url = base.ok_or_else(|| {
         LlmError::Authentication(format!(
@@ -39,11 +64,6 @@ pub(crate) fn endpoint(config: &LlmConfig, options: &ClientOptions) -> Result<En
     })?;
     let path = format!("{}/responses", url.path().trim_end_matches('/'));
     url.set_path(&path);
-    let model = config.model.trim();
-    let model = model.strip_prefix("openai/").unwrap_or(model);
-    if model.is_empty() {
-        return Err(LlmError::BadRequest("llm.model is empty, name a model of the plan".to_owned()));
-    }
     Ok(Endpoint {
         provider: openai_row(),
         mode: Mode::Responses,

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Records what the OpenHands SDK sends for one conversation, through LiteLLM, as reference.json.
+"""Records what the OpenHands SDK sends for one conversation, through LiteLLM, as reference.json, and for a model that a plan pays for as
+reference_plan.json.
 
     python3 record.py        # where openhands-sdk is installed
 
@@ -9,6 +10,7 @@ The texts are this repository's own. Tools are left out of the record: the SDK a
 import json
 import logging
 import os
+import tempfile
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -71,6 +73,19 @@ def conversation(model):
     ]
 
 
+def paid_by_plan(base):
+    """A slot as `LLM.subscription_login` makes it, with tokens of our own making and the backend at `base`."""
+    from openhands.sdk.llm.auth import openai as vendor
+    from openhands.sdk.llm.auth.credentials import CredentialStore, OAuthCredentials
+
+    vendor.CODEX_API_ENDPOINT = f"{base}/codex/responses"
+    vendor._extract_chatgpt_account_id = lambda _token: "account"
+    store = CredentialStore(Path(tempfile.mkdtemp()))
+    store.save(OAuthCredentials(vendor="openai", access_token="token", refresh_token="other", expires_at=2**52))
+    return vendor.OpenAISubscriptionAuth(credential_store=store).create_llm(
+        model="gpt-5.5", usage_id="plan", num_retries=0, timeout=10)
+
+
 def main():
     seen = []
 
@@ -84,7 +99,7 @@ def main():
 
         def do_POST(self):
             body = self.rfile.read(int(self.headers.get("content-length") or 0))
-            seen.append((self.path, json.loads(body)))
+            seen.append((self.path, json.loads(body), dict(self.headers)))
             self.send_response(400)
             self.send_header("content-type", "application/json")
             self.end_headers()
@@ -106,12 +121,29 @@ def main():
             ask(conversation(model), tools=Run.create())
         except Exception:
             pass
-        path, body = seen[0]
+        path, body, _ = seen[0]
         for member in ("tools", "toolConfig"):
             body.pop(member, None)
         record.append({"model": model, "path": path, "body": body})
     text = json.dumps(record, indent=1, ensure_ascii=False)
     Path(__file__).with_name("reference.json").write_text(text + "\n", encoding="utf-8")
+
+    seen.clear()
+    try:
+        paid_by_plan(base).responses(conversation("openai/gpt-5.5"), tools=Run.create())
+    except Exception:
+        pass
+    path, body, headers = seen[0]
+    body.pop("tools")
+    # Their words stay theirs: what counts is where texts stand.
+    assert 0 < len(body["instructions"]) < 200
+    body["instructions"] = "instructions"
+    rules = body["input"][0]["content"][0]
+    rules["text"] = rules["text"].partition("\n")[2].strip()
+    kept = ("authorization", "chatgpt-account-id", "originator", "openai-beta")
+    headers = {name.lower(): value for name, value in headers.items() if name.lower() in kept}
+    text = json.dumps({"path": path, "headers": headers, "body": body}, indent=1, ensure_ascii=False)
+    Path(__file__).with_name("reference_plan.json").write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

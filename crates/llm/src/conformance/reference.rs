@@ -11,7 +11,7 @@ use crate::{LlmRequest, OfferedTool};
 
 const IMAGE: &str = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
-fn conversation(model: &str) -> LlmRequest {
+pub(super) fn conversation(model: &str) -> LlmRequest {
     let (claude, gpt) = (model.contains("claude"), model.contains("gpt-5"));
     let call = |number: u32, command: &str| ToolCall {
         id: format!("call_{number}"),

@@ -201,6 +201,8 @@ async fn what_cannot_work_is_refused_by_name() {
     assert!(code == "LLMAuthenticationError" && text.contains("signed in"), "{text}");
     let (_, text) = without(&|config| config.subscription_vendor = Some("acme".to_owned()));
     assert!(text.contains("llm.subscription_vendor \"acme\""), "{text}");
+    let (_, text) = without(&|config| config.model = "openai/gpt-4o".to_owned());
+    assert!(text.contains("\"gpt-4o\"") && text.contains("gpt-5.2-codex"), "{text}");
     let (_, text) = without(&|config| config.api_mode = "chat".to_owned());
     assert!(text.contains("llm.api_mode"), "{text}");
     let flagged: Value = serde_json::from_value(json!({"is_subscription": true})).unwrap();
