@@ -6,10 +6,11 @@
 Without an argument the table is fetched from LiteLLM's repository. Look at the difference before committing it.
 
 One model a line, tab-separated, empty = unknown:
-  name  input  output  cache read  cache write  reasoning  tier  context window  longest answer  flags
+  name  input  output  cache read  cache write  reasoning  tier  context window  longest answer  flags  priority
 Prices are US dollars a million tokens. A tier is "above_tokens:input:output:read:write", for prompts longer than that.
 Flags: f tools, p parallel tools, v images, r reasoning, c prompt caching, a adaptive thinking, o effort as output_config,
-x effort xhigh, m effort max, S takes no sampling parameters, R answers on the Responses interface, C does not.
+x effort xhigh, m effort max, h prefixes can be kept for an hour (at 1.6 times the price of writing), F can be served slowly at half
+the price, S takes no sampling parameters, R answers on the Responses interface, C does not. Priority says how many times dearer the fastest service is.
 """
 
 import json
@@ -34,6 +35,12 @@ def price(value):
     return "" if value is None else f"{value * 1e6:.6g}"
 
 
+def times(row, member):
+    """How many times the ordinary price of what is read; the other kinds follow it closely."""
+    base, other = row.get("input_cost_per_token"), row.get(member)
+    return f"{other / base:.4g}" if base and other else ""
+
+
 def wanted(name, row):
     if row.get("litellm_provider") not in PROVIDERS or row.get("mode") not in ("chat", "responses"):
         return False
@@ -53,6 +60,10 @@ def line(name, row):
                              at("cache_read_input_token_cost"), at("cache_creation_input_token_cost")])
             break
     flags = "".join(letter for member, letter in FLAGS if row.get(member))
+    if row.get("cache_creation_input_token_cost_above_1hr"):
+        flags += "h"
+    if row.get("input_cost_per_token_flex"):
+        flags += "F"
     if row.get("supports_sampling_params") is False:
         flags += "S"
     endpoints = row.get("supported_endpoints")
@@ -67,7 +78,8 @@ def line(name, row):
              price(row.get("cache_read_input_token_cost") or row.get("input_cost_per_token_cache_hit")),
              price(row.get("cache_creation_input_token_cost")), price(reasoning), tier,
              row.get("max_input_tokens") or row.get("max_tokens") or "",
-             row.get("max_output_tokens") or row.get("max_tokens") or "", flags]
+             row.get("max_output_tokens") or row.get("max_tokens") or "", flags,
+             times(row, "input_cost_per_token_priority")]
     return "\t".join(str(cell) for cell in cells).rstrip("\t")
 
 

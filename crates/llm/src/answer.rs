@@ -28,6 +28,35 @@ pub(crate) struct Answer {
     pub(crate) tokens: Tokens,
     /// The provider's own figure, US dollars.
     pub(crate) cost: Option<f64>,
+    pub(crate) billing: Billing,
+}
+
+/// What prices depend on beside the kinds of tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Billing {
+    /// Of the tokens written to the cache, those that are kept for an hour.
+    pub(crate) hour_written: u64,
+    pub(crate) service: Service,
+}
+
+/// How fast the provider says it answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Service {
+    #[default]
+    Standard,
+    Priority,
+    Flex,
+}
+
+impl Service {
+    /// By the word of OpenAI's answers.
+    pub(crate) fn of(document: &Value) -> Option<Self> {
+        match document.get("service_tier")?.as_str()? {
+            "priority" => Some(Self::Priority),
+            "flex" => Some(Self::Flex),
+            _ => Some(Self::Standard),
+        }
+    }
 }
 
 /// A tool call as it came.
@@ -64,8 +93,8 @@ impl Answer {
     /// The neutral answer. `reported` is a cost that came beside the answer.
     pub(crate) fn into_response(self, setup: &Setup, reported: Option<f64>) -> LlmResponse {
         let id = self.id.unwrap_or_else(|| format!("chatcmpl-{}", Uuid::new_v4().simple()));
-        let calls: Vec<ToolCall> =
-            self.calls.into_iter().filter(|call| !call.name.is_empty()).map(AnsweredCall::finish).collect();
+        let calls = self.calls.into_iter().filter(|call| !call.name.is_empty()).map(AnsweredCall::finish);
+        let calls: Vec<ToolCall> = distinct(calls.collect());
         let content = if self.text.is_empty() { Vec::new() } else { vec![Content::text(self.text)] };
         let message = Message {
             tool_calls: (!calls.is_empty()).then_some(calls),
@@ -86,15 +115,31 @@ impl Answer {
             per_turn_token: prompt.saturating_add(completion),
             response_id: id.clone(),
         };
-        let cost = pricing::cost(&setup.config, setup.abilities.row.as_ref(), &usage, reported.or(self.cost));
-        LlmResponse { id, message, usage, cost, finish_reason: self.finish_reason }
+        let cost =
+            pricing::cost(&setup.config, setup.abilities.row.as_ref(), &usage, self.billing, reported.or(self.cost));
+        LlmResponse { id, message, usage, cost, finish_reason: self.finish_reason, usage_id: None }
     }
+}
+
+/// Results find their calls by ids, so two calls of an answer cannot share one.
+fn distinct(mut calls: Vec<ToolCall>) -> Vec<ToolCall> {
+    let mut seen = std::collections::HashSet::new();
+    for call in &mut calls {
+        if !seen.insert(call.id.clone()) {
+            call.id = made_up_id();
+        }
+    }
+    calls
+}
+
+fn made_up_id() -> String {
+    format!("call_{}", Uuid::new_v4().simple())
 }
 
 impl AnsweredCall {
     fn finish(self) -> ToolCall {
         ToolCall {
-            id: self.id.unwrap_or_else(|| format!("call_{}", Uuid::new_v4().simple())),
+            id: self.id.unwrap_or_else(made_up_id),
             responses_item_id: self.item_id,
             name: self.name,
             // A tool without parameters is called with nothing by some models.

@@ -20,7 +20,7 @@ use crate::{
     adapter::{Adapter, Attempt, Pieces, Reading, Setup},
     answer::Answer,
     endpoint::Mode,
-    failure,
+    failure::{self, Failed, Hint},
     frames::{self, Limits},
     http::chain,
     images::Images,
@@ -91,7 +91,8 @@ impl<A: Adapter> Caller<A> {
             None
         };
         let request = inlined.as_ref().unwrap_or(request);
-        let resized = if abilities.images && abilities.small_images { self.images.resized(request).await } else { None };
+        let resized =
+            if abilities.images && abilities.small_images { self.images.resized(request).await } else { None };
         let request = resized.as_ref().unwrap_or(request);
         let (mut number, mut renewed) = (1, None);
         let mut may_renew = true;
@@ -103,15 +104,16 @@ impl<A: Adapter> Caller<A> {
                     used = credentials;
                     self.attempt(request, plan, used.as_ref(), &mut pieces, notes).await
                 }
-                Err(error) => Err(error),
+                Err(error) => Err(error.into()),
             };
             if let Some(notes) = notes {
-                notes.attempted(since, result.as_ref().err());
+                notes.attempted(since, result.as_ref().err().map(|failed| &failed.error));
             }
-            let error = match result {
+            let Failed { error, hint } = match result {
                 Ok(response) => return Ok(response),
-                Err(error) => used.iter().fold(error, |error, used| error.without(used.secrets())),
+                Err(failed) => failed,
             };
+            let error = used.iter().fold(error, |error, used| error.without(used.secrets()));
             // Credentials may end, or be taken back, before their time: others cost no attempt.
             if let Some(used) = used.filter(|_| matches!(error, LlmError::Authentication(_)) && may_renew) {
                 may_renew = false;
@@ -131,7 +133,7 @@ impl<A: Adapter> Caller<A> {
                 plan.reasoning = false;
                 continue;
             }
-            let Some(wait) = self.retry.wait_after(number, &error) else { return Err(error) };
+            let Some(wait) = self.retry.wait_after(number, &error, hint) else { return Err(error) };
             tracing::warn!(model = config.model, attempt = number, code = error.code(), %error, ?wait, "model call failed, trying again");
             if let Some(notes) = notes {
                 notes.retrying(number, self.retry.attempts(), &error, wait);
@@ -172,7 +174,7 @@ impl<A: Adapter> Caller<A> {
         credentials: Option<&Credentials>,
         pieces: &mut Pieces<'_>,
         notes: &mut Option<Notes<'_>>,
-    ) -> Result<LlmResponse, LlmError> {
+    ) -> Result<LlmResponse, Failed> {
         let mut body = self.adapter.body(request, plan)?;
         self.session.mark(&mut body, self.setup());
         let body = serde_json::to_vec(&body)
@@ -193,7 +195,7 @@ impl<A: Adapter> Caller<A> {
         let late = || self.late(limit);
         let answer = timeout_at(deadline, sent).await.map_err(|_| late())?.map_err(|error| self.transport(&error))?;
         if !answer.status().is_success() {
-            return Err(timeout_at(deadline, self.refused(answer)).await.unwrap_or_else(|_| late()));
+            return Err(timeout_at(deadline, self.refused(answer)).await.unwrap_or_else(|_| late().into()));
         }
         let reported =
             answer.headers().get("x-litellm-response-cost").and_then(|cost| cost.to_str().ok()?.parse().ok());
@@ -238,10 +240,8 @@ impl<A: Adapter> Caller<A> {
         Ok(bytes)
     }
 
-    async fn refused(&self, mut answer: Response) -> LlmError {
-        let (status, retry_after) =
-            (answer.status().as_u16(), failure::retry_after(answer.headers(), jiff::Timestamp::now()));
-        let location = answer.headers().get("location").and_then(|to| to.to_str().ok()).map(ToOwned::to_owned);
+    async fn refused(&self, mut answer: Response) -> Failed {
+        let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
         let mut body = Vec::new();
         while body.len() < ERROR_LIMIT
             && let Ok(Some(chunk)) = answer.chunk().await
@@ -249,13 +249,16 @@ impl<A: Adapter> Caller<A> {
             body.extend_from_slice(&chunk);
         }
         body.truncate(ERROR_LIMIT);
-        let text = match location {
+        let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        let text = match header("location") {
             Some(to) if (300..400).contains(&status) => format!("redirects are not followed, set llm.base_url to {to}"),
             _ => failure::message(&body),
         };
-        let raw = String::from_utf8_lossy(&body);
-        let retry_after = retry_after.or_else(|| failure::retry_delay(&raw));
-        failure::classify(status, &raw, self.told(&text, Some(status)), retry_after)
+        // AWS names its errors beside the body.
+        let raw = format!("{} {}", header("x-amzn-errortype").unwrap_or_default(), String::from_utf8_lossy(&body));
+        let hint = Hint::of(&headers, &raw, jiff::Timestamp::now());
+        let error = failure::classify(status, &raw, self.told(&text, Some(status)), hint.after);
+        Failed { error, hint }
     }
 
     /// The provider's text with its source; keys are taken out, which some providers repeat.

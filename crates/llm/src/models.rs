@@ -126,6 +126,8 @@ pub(crate) struct Abilities {
     pub(crate) images: bool,
     /// Whether images must carry their bytes, whatever the interface takes.
     pub(crate) inline_images: bool,
+    /// Whether large images are refused.
+    pub(crate) small_images: bool,
     pub(crate) responses: bool,
     /// Tokens, 0 when unknown.
     pub(crate) context_window: u64,
@@ -172,6 +174,7 @@ impl Abilities {
             images: config.disable_vision != Some(true)
                 && told("supports_vision").unwrap_or_else(|| row.is_none_or(|row| row.has('v'))),
             inline_images: config.inline_image_urls.unwrap_or_else(|| has(&name, INLINE_IMAGES)),
+            small_images: name.contains("claude"),
             responses: told("supports_responses_api").unwrap_or(responses),
             context_window: config.max_input_tokens.or(known_window).unwrap_or(0),
             max_output: max_output(config, &name, row.as_ref()),
@@ -243,7 +246,7 @@ fn ruled(name: &str, rules: Rules) -> Option<bool> {
 }
 
 /// A part counts where a word of the name begins: `o1` is in `openai/o1-mini`, not in `turbo1`.
-fn is_part(name: &str, part: &str) -> bool {
+pub(crate) fn is_part(name: &str, part: &str) -> bool {
     name.match_indices(part).any(|(at, _)| {
         name.get(..at)
             .and_then(|before| before.chars().next_back())

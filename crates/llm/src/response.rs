@@ -15,6 +15,8 @@ pub struct LlmResponse {
     pub cost: f64,
     /// The provider's word for why it stopped.
     pub finish_reason: Option<String>,
+    /// The slot whose statistics the call belongs to, where it is not the asked one's: a router's choice.
+    pub usage_id: Option<String>,
 }
 
 /// A piece of a streaming answer.

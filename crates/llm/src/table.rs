@@ -27,6 +27,8 @@ pub(crate) struct Row {
     pub(crate) context_window: Option<u64>,
     pub(crate) max_output: Option<u64>,
     pub(crate) flags: &'static str,
+    /// How many times dearer the provider's fastest service is.
+    pub(crate) priority: Option<f64>,
 }
 
 impl Row {
@@ -47,8 +49,14 @@ impl Row {
             Tier { above, input: price(), output: price(), cache_read: price(), cache_write: price() }
         });
         let (context_window, max_output) = (next().parse().ok(), next().parse().ok());
-        Self { input, output, cache_read, cache_write, reasoning, tier, context_window, max_output, flags: next() }
+        let (flags, priority) = (next(), number(next()));
+        Self { input, output, cache_read, cache_write, reasoning, tier, context_window, max_output, flags, priority }
     }
+}
+
+/// The names of all models.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    TABLE.lines().filter(|line| !line.starts_with('#')).filter_map(|line| Some(line.split_once('\t')?.0))
 }
 
 /// The name that abilities are looked up by, lower case.
@@ -141,7 +149,7 @@ mod tests {
             let (name, cells) = line.split_once('\t').unwrap();
             assert!(names.insert(name), "{name} is there twice");
             let row = Row::parse(cells);
-            assert!(row.flags.chars().all(|flag| "fpvrcaoxmSRC".contains(flag)), "{line}");
+            assert!(row.flags.chars().all(|flag| "fpvrcaoxmhFSRC".contains(flag)), "{line}");
             assert!(row.input.is_none_or(|price| (0.0..1000.0).contains(&price)), "{line}");
         }
         assert!(names.len() > 800);

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::finish_reason;
 use crate::{
     adapter::{Pieces, Reading, string},
-    answer::{Answer, AnsweredCall, CALLS_LIMIT, Tokens},
+    answer::{Answer, AnsweredCall, Billing, CALLS_LIMIT, Tokens},
 };
 
 /// What is there of an answer.
@@ -44,6 +44,7 @@ pub(super) struct Usage {
     output: u64,
     cache_read: u64,
     cache_write: u64,
+    hour_written: u64,
     thinking: u64,
 }
 
@@ -54,6 +55,7 @@ impl Usage {
             ("/output_tokens", &mut self.output),
             ("/cache_read_input_tokens", &mut self.cache_read),
             ("/cache_creation_input_tokens", &mut self.cache_write),
+            ("/cache_creation/ephemeral_1h_input_tokens", &mut self.hour_written),
             ("/output_tokens_details/thinking_tokens", &mut self.thinking),
         ];
         for (place, figure) in places {
@@ -129,6 +131,7 @@ impl Reading for Assembly {
             id: self.id,
             finish_reason: self.stop_reason.as_deref().map(finish_reason),
             tokens: self.usage.tokens(),
+            billing: Billing { hour_written: self.usage.hour_written, ..Billing::default() },
             ..Answer::default()
         };
         for (_, block) in self.blocks {

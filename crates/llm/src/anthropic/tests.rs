@@ -80,6 +80,7 @@ fn expected_answer() -> LlmResponse {
         },
         cost: (40.0 * 3.0 + 40.0 * 0.3 + 20.0 * 3.75 + 10.0 * 15.0) / 1e6,
         finish_reason: Some("tool_calls".to_owned()),
+        usage_id: None,
     }
 }
 

@@ -4,7 +4,7 @@ use openhands_protocol::{Content, Message};
 use serde_json::{Map, Value, json};
 
 use crate::{
-    LlmRequest, OfferedTool,
+    Counter, LlmRequest, OfferedTool,
     adapter::{Attempt, Setup, add_extra_body, set},
     anthropic::{ask_to_think, is_signed, whole},
     history::{Call, History, Turn, images, inline_image},
@@ -91,7 +91,11 @@ impl Rendering<'_> {
         }
         let left = window.saturating_sub(counter.request(request).saturating_add(MARGIN));
         if left < SHORTEST {
-            tracing::warn!(model = config.model, left, "the prompt leaves little room for an answer in the context window");
+            tracing::warn!(
+                model = config.model,
+                left,
+                "the prompt leaves little room for an answer in the context window"
+            );
         }
         left.clamp(SHORTEST, max_tokens)
     }

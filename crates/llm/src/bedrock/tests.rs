@@ -116,3 +116,25 @@ async fn exceptions_inside_streams_have_their_names() {
         assert!(error.to_string().contains("their words"), "{error}");
     }
 }
+
+#[tokio::test]
+async fn prompt_and_answer_share_the_window() {
+    for (words, expected) in
+        [(10, 20_000..=20_000), (15_000, 20_000..=20_000), (30_000, 8_000..=10_500), (60_000, 1024..=1024)]
+    {
+        let model = ScriptedModel::start([Turn::text("a")]).await;
+        let config = LlmConfig {
+            api_key: Some(SecretText::new("k")),
+            max_input_tokens: Some(40_000),
+            max_output_tokens: Some(20_000),
+            ..config(&model)
+        };
+        let text = "word ".repeat(words);
+        let asked =
+            LlmRequest { messages: vec![Message::new(Role::User, vec![Content::text(text)])], tools: Vec::new() };
+        let client = client_for(&config, &Default::default()).unwrap();
+        client.complete(&asked, None, &CancellationToken::new()).await.unwrap();
+        let sent = model.requests()[0].body["inferenceConfig"]["maxTokens"].as_u64().unwrap();
+        assert!(expected.contains(&sent), "{words} words: {sent}");
+    }
+}

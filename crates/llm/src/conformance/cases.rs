@@ -113,14 +113,67 @@ pub(super) const fn bedrock() -> Case {
     }
 }
 
-/// All of them.
-pub(super) fn all() -> [Case; 7] {
-    [chat(), proxied_claude(), azure(), responses(), anthropic(), gemini(), bedrock()]
+/// One whose call ids must have nine letters.
+pub(super) const fn mistral() -> Case {
+    compatible("mistral/scripted")
+}
+
+/// Anybody else's Chat Completions.
+pub(super) const fn compatible(model: &'static str) -> Case {
+    Case { model, ..chat() }
+}
+
+/// Gemini in Google's cloud.
+pub(super) const fn vertex_gemini() -> Case {
+    Case {
+        model: "vertex_ai/gemini-3.1-pro-preview",
+        path: "/v1/projects/p/locations/global/publishers/google/models/gemini-3.1-pro-preview:generateContent",
+        key: BEARER,
+        ..gemini()
+    }
+}
+
+/// Claude in Google's cloud.
+pub(super) const fn vertex_claude() -> Case {
+    Case {
+        model: "vertex_ai/claude-sonnet-4-5",
+        path: "/v1/projects/p/locations/us-central1/publishers/anthropic/models/claude-sonnet-4-5:rawPredict",
+        key: BEARER,
+        ..anthropic()
+    }
+}
+
+/// Claude in Microsoft's cloud.
+pub(super) const fn foundry_claude() -> Case {
+    Case { model: "azure_ai/claude-sonnet-4-5", path: "/v1/messages", ..anthropic() }
+}
+
+/// All interfaces.
+pub(super) fn all() -> [Case; 10] {
+    [
+        chat(),
+        proxied_claude(),
+        azure(),
+        responses(),
+        anthropic(),
+        gemini(),
+        bedrock(),
+        vertex_gemini(),
+        vertex_claude(),
+        foundry_claude(),
+    ]
+}
+
+/// Where models of Google's cloud are asked for.
+pub(super) fn project() -> serde_json::Map<String, serde_json::Value> {
+    [("vertex_project".to_owned(), "p".into())].into_iter().collect()
 }
 
 impl Case {
     pub(super) fn config(&self, model: &ScriptedModel) -> LlmConfig {
-        LlmConfig { model: self.model.to_owned(), ..llm_config(model) }
+        let mut config = LlmConfig { model: self.model.to_owned(), ..llm_config(model) };
+        config.extra.extend(project());
+        config
     }
 
     /// An error in the provider's own form.

@@ -54,9 +54,7 @@ impl Rendering<'_> {
         if !generation.is_empty() {
             set(&mut body, "generationConfig", generation);
         }
-        if let Some(settings) = config.extra.get("safety_settings").filter(|settings| settings.is_array()) {
-            set(&mut body, "safetySettings", settings.clone());
-        }
+        set(&mut body, "safetySettings", json!(config.safety_settings));
         add_extra_body(&mut body, config, &OURS);
         body
     }

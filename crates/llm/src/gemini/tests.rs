@@ -49,7 +49,7 @@ async fn settings_and_thinking_by_generation() {
         (config.temperature, config.top_p, config.top_k, config.seed) = (Some(0.5), Some(0.25), Some(40.0), Some(7));
         config.max_output_tokens = Some(1000);
         let settings = json!([{"category": "HARM_CATEGORY_HARASSMENT", "threshold": "BLOCK_NONE"}]);
-        config.extra.insert("safety_settings".to_owned(), settings);
+        config.safety_settings = serde_json::from_value(settings).unwrap();
     };
     let mut asked = request();
     asked.messages.insert(0, Message::new(Role::System, vec![Content::text("static")]));

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     adapter::{Pieces, Reading, count, string},
-    answer::{Answer, AnsweredCall, CALLS_LIMIT, Tokens},
+    answer::{Answer, AnsweredCall, Billing, CALLS_LIMIT, Service, Tokens},
 };
 
 /// What is there of an answer.
@@ -20,6 +20,7 @@ pub(crate) struct Assembly {
     pub(super) calls: Vec<Call>,
     finish_reason: Option<String>,
     usage: Option<Value>,
+    service: Option<Service>,
 }
 
 #[derive(Debug, Default)]
@@ -100,6 +101,13 @@ impl Reading for Assembly {
             finish_reason: self.finish_reason,
             tokens: tokens(&usage),
             cost: usage.get("cost").and_then(Value::as_f64),
+            billing: Billing {
+                hour_written: count(
+                    &usage,
+                    &["/prompt_tokens_details/cache_creation_token_details/ephemeral_1h_input_tokens"],
+                ),
+                service: self.service.unwrap_or_default(),
+            },
         }
     }
 }
@@ -116,6 +124,7 @@ impl Assembly {
         if let Some(usage) = document.get("usage").filter(|usage| usage.is_object()) {
             self.usage = Some(usage.clone());
         }
+        self.service = Service::of(document).or(self.service);
     }
 
     /// Reasoning that carries signatures; in a stream its texts come in pieces.

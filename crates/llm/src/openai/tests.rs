@@ -71,6 +71,7 @@ fn expected_answer() -> LlmResponse {
         },
         cost: 0.0,
         finish_reason: Some("tool_calls".to_owned()),
+        usage_id: None,
     }
 }
 

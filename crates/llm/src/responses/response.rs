@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     adapter::{Pieces, Reading, count, string},
-    answer::{Answer, AnsweredCall, Tokens},
+    answer::{Answer, AnsweredCall, Billing, Service, Tokens},
 };
 
 /// What is there of an answer.
@@ -16,6 +16,7 @@ pub(crate) struct Assembly {
     pub(super) items: Vec<(u64, Item)>,
     pub(super) finish_reason: Option<String>,
     pub(super) usage: Option<Value>,
+    service: Option<Service>,
     pub(super) over: bool,
 }
 
@@ -59,6 +60,7 @@ impl Assembly {
         if let Some(usage) = response.get("usage").filter(|usage| usage.is_object()) {
             self.usage = Some(usage.clone());
         }
+        self.service = Service::of(response).or(self.service);
         let output = response.get("output").and_then(Value::as_array).filter(|output| !output.is_empty());
         if let Some(output) = output {
             let whole = |item: &Value| Item { value: item.clone(), text: String::new(), whole: true };
@@ -108,6 +110,7 @@ impl Reading for Assembly {
             finish_reason: self.finish_reason,
             tokens: tokens(&usage),
             cost: usage.get("cost").and_then(Value::as_f64),
+            billing: Billing { service: self.service.unwrap_or_default(), ..Billing::default() },
             ..Answer::default()
         };
         let (mut said, mut thought, mut reasoning) = (Vec::new(), Vec::new(), Vec::new());
