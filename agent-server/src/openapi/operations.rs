@@ -17,6 +17,9 @@ const fn row(
     Operation { method, path, name, tag, query, body }
 }
 
+const CONNECTIONS: &str = "/api/llm/provider-connections";
+const CONNECTION: &str = "/api/llm/provider-connections/{connection_id}";
+
 /// All operations.
 pub(super) const OPERATIONS: &[Operation] = &[
     row("GET", "/alive", "alive", "Server Details", &[], false),
@@ -98,6 +101,32 @@ pub(super) const OPERATIONS: &[Operation] = &[
         &[],
         true,
     ),
+    row(
+        "POST",
+        "/api/conversations/{conversation_id}/switch_profile",
+        "switch_conversation_profile",
+        "Conversations",
+        &[],
+        true,
+    ),
+    row(
+        "POST",
+        "/api/conversations/{conversation_id}/switch_llm",
+        "switch_conversation_llm",
+        "Conversations",
+        &[],
+        true,
+    ),
+    row(
+        "POST",
+        "/api/conversations/{conversation_id}/fork",
+        "fork_conversation",
+        "Conversations",
+        &["include_skills"],
+        true,
+    ),
+    row("POST", "/api/conversations/{conversation_id}/condense", "condense_conversation", "Conversations", &[], false),
+    row("POST", "/api/conversations/{conversation_id}/ask_agent", "ask_agent", "Conversations", &[], true),
     row(
         "GET",
         "/api/conversations/{conversation_id}/events/search",
@@ -190,12 +219,40 @@ pub(super) const OPERATIONS: &[Operation] = &[
     row("GET", "/api/git/commits/{sha}/changes", "git_commit_changes_query", "Git", &["path*"], false),
     row("GET", "/api/tools/", "list_available_tools", "Tools", &[], false),
     row("POST", "/api/skills", "get_skills", "Skills", &[], true),
+    row("GET", "/api/settings", "get_settings", "Settings", &[], false),
+    row("PATCH", "/api/settings", "update_settings", "Settings", &[], true),
+    row("GET", "/api/settings/agent-schema", "get_agent_settings_schema", "Settings", &[], false),
+    row("GET", "/api/settings/conversation-schema", "get_conversation_settings_schema", "Settings", &[], false),
+    row("PUT", "/api/settings/secrets", "create_secret", "Settings", &[], true),
     row("GET", "/api/settings/secrets", "list_secrets", "Settings", &["agent_profile_id"], false),
     row("GET", "/api/settings/secrets/{name}", "get_secret_value", "Settings", &[], false),
     row("DELETE", "/api/settings/secrets/{name}", "delete_secret", "Settings", &[], false),
+    row("GET", "/api/llm/subscription/openai/models", "list_openai_subscription_models", "LLM", &[], false),
+    row("GET", "/api/llm/subscription/openai/status", "get_openai_subscription_status", "LLM", &[], false),
+    row(
+        "POST",
+        "/api/llm/subscription/openai/device/start",
+        "start_openai_subscription_device_login",
+        "LLM",
+        &[],
+        false,
+    ),
+    row("POST", "/api/llm/subscription/openai/device/poll", "poll_openai_subscription_device_login", "LLM", &[], true),
+    row("POST", "/api/llm/subscription/openai/logout", "logout_openai_subscription", "LLM", &[], false),
     row("GET", "/api/profiles", "list_profiles", "Profiles", &[], false),
     row("GET", "/api/profiles/{name}", "get_profile", "Profiles", &[], false),
+    row("POST", "/api/profiles/{name}", "save_profile", "Profiles", &[], true),
     row("DELETE", "/api/profiles/{name}", "delete_profile", "Profiles", &[], false),
+    row("POST", "/api/profiles/{name}/validate", "validate_profile", "Profiles", &[], true),
+    row("POST", "/api/profiles/{name}/rename", "rename_profile", "Profiles", &[], true),
+    row("POST", "/api/profiles/{name}/activate", "activate_profile", "Profiles", &[], false),
+    row("GET", "/api/llm/providers", "list_providers", "LLM", &[], false),
+    row("GET", "/api/llm/models", "list_models", "LLM", &["provider"], false),
+    row("GET", "/api/llm/models/verified", "list_verified_models", "LLM", &[], false),
+    row("GET", CONNECTIONS, "list_provider_connections", "LLM Provider Connections", &[], false),
+    row("POST", CONNECTIONS, "create_provider_connection", "LLM Provider Connections", &[], true),
+    row("PATCH", CONNECTION, "update_provider_connection", "LLM Provider Connections", &[], true),
+    row("DELETE", CONNECTION, "delete_provider_connection", "LLM Provider Connections", &[], false),
     row("GET", "/api/vscode/url", "get_vscode_url", "VSCode", &["base_url", "workspace_dir"], false),
     row("GET", "/api/vscode/status", "get_vscode_status", "VSCode", &[], false),
     row("GET", "/v1/models", "get_openai_models", "OpenAI Compatibility", &[], false),

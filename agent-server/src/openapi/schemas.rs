@@ -3,6 +3,8 @@
 
 use serde_json::{Value, json};
 
+use super::{kept, plans};
+
 /// The schema of a parameter of this name; parameters of one name mean the same everywhere.
 pub(super) fn parameter(name: &str) -> Value {
     match name {
@@ -29,6 +31,17 @@ pub(super) fn request(name: &str) -> Value {
         "update_conversation_secrets" => reference("UpdateSecretsRequest"),
         "set_conversation_confirmation_policy" => reference("SetConfirmationPolicyRequest"),
         "set_conversation_security_analyzer" => reference("SetSecurityAnalyzerRequest"),
+        "switch_conversation_llm" => object(&["llm"], json!({"llm": {"type": "object"}})),
+        "switch_conversation_profile" => object(&["profile_name"], json!({"profile_name": {"type": "string"}})),
+        "fork_conversation" => object(
+            &[],
+            json!({
+                "id": {"type": "string", "format": "uuid"}, "title": {"type": "string", "maxLength": 200},
+                "tags": {"type": "object", "additionalProperties": {"type": "string"}},
+                "reset_metrics": {"type": "boolean", "default": true}, "from_event_id": {"type": "string"},
+            }),
+        ),
+        "ask_agent" => object(&["question"], json!({"question": {"type": "string"}})),
         "start_bash_command" | "execute_bash_command" => reference("ExecuteBashRequest"),
         "batch_get_conversation_events" | "batch_get_bash_events" => {
             json!({"type": "array", "items": {"type": "string"}})
@@ -37,7 +50,7 @@ pub(super) fn request(name: &str) -> Value {
             let file = json!({"type": "object", "required": ["file"], "properties": {"file": {"type": "string", "format": "binary"}}});
             return json!({"required": true, "content": {"multipart/form-data": {"schema": file}}});
         }
-        _ => json!({"type": "object"}),
+        _ => kept::request(name).or_else(|| plans::request(name)).unwrap_or_else(|| json!({"type": "object"})),
     };
     json!({"required": true, "content": {"application/json": {"schema": schema}}})
 }
@@ -45,7 +58,7 @@ pub(super) fn request(name: &str) -> Value {
 /// The answers of the operation of this name.
 pub(super) fn responses(name: &str, path: &str, guarded: bool) -> Value {
     let schema = match name {
-        "start_conversation" | "get_conversation" => reference("ConversationInfo"),
+        "start_conversation" | "get_conversation" | "fork_conversation" => reference("ConversationInfo"),
         "search_conversations" | "search_conversation_events" | "search_bash_events" | "search_subdirs" => {
             reference("Page")
         }
@@ -62,11 +75,16 @@ pub(super) fn responses(name: &str, path: &str, guarded: bool) -> Value {
         | "respond_to_confirmation"
         | "update_conversation_secrets"
         | "set_conversation_confirmation_policy"
-        | "set_conversation_security_analyzer" => reference("Success"),
-        _ => json!({}),
+        | "set_conversation_security_analyzer"
+        | "condense_conversation"
+        | "switch_conversation_llm"
+        | "switch_conversation_profile" => reference("Success"),
+        "ask_agent" => object(&["response"], json!({"response": {"type": "string"}})),
+        _ => kept::answer(name).or_else(|| plans::answer(name)).unwrap_or_else(|| json!({})),
     };
+    let done = if name == "fork_conversation" || kept::CREATES.contains(&name) { "201" } else { "200" };
     let mut answers = json!({
-        "200": {"description": "Done", "content": {"application/json": {"schema": schema}}},
+        done: {"description": "Done", "content": {"application/json": {"schema": schema}}},
     });
     let error = |description: &str| json!({"description": description, "content": {"application/json": {"schema": reference("Error")}}});
     if let Some(members) = answers.as_object_mut() {
@@ -97,19 +115,25 @@ pub(super) fn responses(name: &str, path: &str, guarded: bool) -> Value {
     answers
 }
 
-fn reference(name: &str) -> Value {
+pub(super) fn reference(name: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{name}")})
 }
 
-fn object(required: &[&str], properties: Value) -> Value {
+pub(super) fn text() -> Value {
+    json!({"type": "string"})
+}
+
+fn free() -> Value {
+    json!({"type": "object"})
+}
+
+pub(super) fn object(required: &[&str], properties: Value) -> Value {
     json!({"type": "object", "required": required, "properties": properties})
 }
 
 /// The named schemas.
 pub(super) fn components() -> Value {
-    let text = || json!({"type": "string"});
     let texts = || json!({"type": "array", "items": {"type": "string"}});
-    let free = || json!({"type": "object"});
     let content = || json!({"type": "array", "items": {"type": "object"}});
     json!({
         "AgentResponseResult": object(&["response"], json!({"response": text()})),
@@ -165,10 +189,12 @@ pub(super) fn components() -> Value {
             "stuck_detection": {"type": "boolean", "default": true},
             "confirmation_policy": free(), "security_analyzer": {"type": ["object", "null"]}, "secrets": free(), "tags": free(),
             "client_tools": content(), "autotitle": {"type": "boolean", "default": true},
+            "title_llm_profile": {"type": ["string", "null"]}, "max_budget_per_run": {"type": ["number", "null"], "exclusiveMinimum": 0},
         })),
         "Success": object(&[], json!({"success": {"type": "boolean", "default": true}})),
         "UpdateConversationRequest": object(&[], json!({
             "title": {"type": ["string", "null"], "minLength": 1, "maxLength": 200}, "tags": {"type": ["object", "null"]},
+            "max_budget_per_run": {"type": ["number", "null"], "exclusiveMinimum": 0},
         })),
         "UpdateSecretsRequest": object(&["secrets"], json!({"secrets": free()})),
         "ValidationError": object(&["loc", "msg", "type"], json!({"loc": {"type": "array"}, "msg": text(), "type": text()})),

@@ -3,7 +3,11 @@
 pub mod answer;
 mod change;
 pub mod create;
+mod fork;
 mod list;
+mod model;
+mod observability;
+mod source;
 
 use axum::{
     Router,
@@ -28,4 +32,9 @@ pub fn router() -> Router<AppState> {
         .route("/api/conversations/{conversation_id}/secrets", post(change::secrets))
         .route("/api/conversations/{conversation_id}/confirmation_policy", post(change::confirmation_policy))
         .route("/api/conversations/{conversation_id}/security_analyzer", post(change::security_analyzer))
+        .route("/api/conversations/{conversation_id}/switch_llm", post(model::switch_llm))
+        .route("/api/conversations/{conversation_id}/switch_profile", post(model::switch_profile))
+        .route("/api/conversations/{conversation_id}/fork", post(fork::fork))
+        .route("/api/conversations/{conversation_id}/condense", post(model::condense))
+        .route("/api/conversations/{conversation_id}/ask_agent", post(model::ask_agent))
 }

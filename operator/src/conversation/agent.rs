@@ -41,6 +41,8 @@ pub fn start_body(
         "conversation_id": conversation_id,
         "agent": agent_json(agent, look)?,
         "workspace": {"kind": "LocalWorkspace", "working_dir": WORKING_DIR},
+        // With a new pod the model and its key come again, and win over what a tool may have made of the stored ones.
+        "delivers_llm": true,
         // Nobody asked for a title, and it would cost a call of the model.
         "autotitle": false,
     });
@@ -221,6 +223,7 @@ mod tests {
                     "include_default_tools": ["FinishTool", "ThinkTool"]
                 },
                 "workspace": {"kind": "LocalWorkspace", "working_dir": "/workspace/project"},
+                "delivers_llm": true,
                 "autotitle": false,
                 "initial_message": {"role": "user", "content": [{"type": "text", "text": "hello"}], "run": true},
                 "max_iterations": 7,

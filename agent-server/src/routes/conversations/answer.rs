@@ -1,6 +1,6 @@
 //! How a conversation is shown, and how its failures become answers.
 
-use openhands_conversation::{CreateError, LoadError, RunError, SendError, UpdateError};
+use openhands_conversation::{CreateError, ForkError, LoadError, RunError, SendError, SwitchError, UpdateError};
 use openhands_protocol::ConversationId;
 use openhands_store::{LeaseError, StoreError};
 use serde_json::{Value, json};
@@ -47,6 +47,18 @@ impl From<ServiceError> for ApiError {
             ServiceError::Load(LoadError::Store(error)) => store(error),
             ServiceError::Load(error @ LoadError::Damaged(_)) => Self::internal(error),
             ServiceError::Create(error) => error.into(),
+            ServiceError::Fork(error) => match error {
+                ForkError::Invalid { member, reason } => invalid(&member, reason),
+                ForkError::UnknownEvent(_) => Self::Missing(error.to_string()),
+                ForkError::Create(error) => error.into(),
+                ForkError::Store(error) => store(error),
+            },
+            ServiceError::Deliver(error) => match error {
+                SwitchError::Profile(problem) => Self::Unprocessable(problem.to_string()),
+                SwitchError::Invalid { member, reason } => invalid(&format!("agent.{member}"), reason),
+                SwitchError::Closed => closing(),
+                SwitchError::Store(error) => store(error),
+            },
         }
     }
 }
@@ -99,7 +111,7 @@ impl From<UpdateError> for ApiError {
     }
 }
 
-fn invalid(member: &str, reason: String) -> ApiError {
+pub(super) fn invalid(member: &str, reason: String) -> ApiError {
     let loc = std::iter::once("body").chain(member.split('.'));
     ApiError::invalid(Problem::new("value_error", loc, reason))
 }
@@ -108,7 +120,7 @@ fn full() -> ApiError {
     ApiError::TooManyRequests("this server runs as many conversations as it may: try again later".to_owned())
 }
 
-fn closing() -> ApiError {
+pub(super) fn closing() -> ApiError {
     ApiError::Unavailable("the conversation or the server is being closed".to_owned())
 }
 
@@ -119,7 +131,7 @@ fn lease(error: LeaseError) -> ApiError {
     }
 }
 
-fn store(error: StoreError) -> ApiError {
+pub(super) fn store(error: StoreError) -> ApiError {
     match error {
         StoreError::OwnershipLost { .. } => {
             ApiError::Conflict("another agent-server owns this conversation now; nothing was written".to_owned())

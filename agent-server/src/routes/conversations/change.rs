@@ -59,7 +59,7 @@ pub(super) async fn delete(Ready(app): Ready, ConversationPath(id): Conversation
     Ok(Json(Success::YES))
 }
 
-/// `PATCH /api/conversations/{id}`: title and tags.
+/// `PATCH /api/conversations/{id}`: title, tags and budget.
 ///
 /// # Errors
 /// 404, 422.
@@ -68,15 +68,19 @@ pub(super) async fn update(
     ConversationPath(id): ConversationPath,
     Body(request): Body<UpdateConversationRequest>,
 ) -> Answer {
-    let UpdateConversationRequest { title, tags } = request;
+    let UpdateConversationRequest { title, tags, max_budget_per_run } = request;
     if let Some(title) = &title {
         check_title(title)?;
     }
-    app.conversations.get(id).await?.update(title.map(|title| title.trim().to_owned()), tags).await?;
+    let conversation = app.conversations.get(id).await?;
+    if let Some(budget) = max_budget_per_run {
+        conversation.set_budget(budget).await?;
+    }
+    conversation.update(title.map(|title| title.trim().to_owned()), tags).await?;
     Ok(Json(Success::YES))
 }
 
-fn check_title(title: &str) -> Result<(), ApiError> {
+pub(super) fn check_title(title: &str) -> Result<(), ApiError> {
     let refuse =
         |kind, msg: &str, ctx| Err(ApiError::invalid(Problem::new(kind, ["body", "title"], msg).input(title).ctx(ctx)));
     if title.is_empty() {

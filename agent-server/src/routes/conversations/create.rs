@@ -4,7 +4,7 @@
 use axum::{
     Json,
     extract::State,
-    http::StatusCode,
+    http::{HeaderMap, StatusCode},
     response::{IntoResponse, Response},
 };
 use openhands_conversation::{NewConversation, SendMessage, StuckThresholds};
@@ -15,7 +15,7 @@ use openhands_protocol::{
 };
 use serde_json::{Value, json};
 
-use super::answer::info;
+use super::{answer::info, observability, source};
 use crate::{
     error::ApiError,
     extract::{RawBody, Ready, read_object},
@@ -33,11 +33,17 @@ pub async fn start(
     State(state): State<AppState>,
     Ready(app): Ready,
     mut query: Query,
+    headers: HeaderMap,
     RawBody(body): RawBody,
 ) -> Result<Response, ApiError> {
     let include_skills = query.flag("include_skills");
     query.finish()?;
-    let body = body.filter(|body| !body.is_null()).unwrap_or_else(|| json!({}));
+    let mut body = body.filter(|body| !body.is_null()).unwrap_or_else(|| json!({}));
+    if let Some(members) = body.as_object_mut() {
+        observability::take(members, &headers)?;
+        app.llm_defaults.complete(members);
+        source::settle(&app, members).await?;
+    }
     let new = accept(body, &app.config.workspace_path)?;
     let (conversation, is_new) = app.conversations.create(new).await?;
     state.clock().touch();
@@ -51,7 +57,14 @@ fn accept(mut body: Value, workspace_path: &str) -> Result<NewConversation, ApiE
         // Clients send null for "not given".
         members.retain(|_, value| !value.is_null());
     }
-    let extra = StartConversationRequest::others(&body);
+    let mut extra = StartConversationRequest::others(&body);
+    let max_budget = match extra.remove("max_budget_per_run") {
+        None => None,
+        Some(budget) => Some(validation::read("max_budget_per_run", budget).map_err(|mut problem| {
+            problem.loc.insert(0, json!("body"));
+            ApiError::invalid(problem)
+        })?),
+    };
     let StartConversationRequest {
         agent,
         agent_settings,
@@ -75,11 +88,10 @@ fn accept(mut body: Value, workspace_path: &str) -> Result<NewConversation, ApiE
     } = read_object(Some(body))?;
     let agent = match (agent, agent_settings, agent_profile_id) {
         (Some(agent), _, None) => agent,
-        (None, Some(settings), None) => from_settings(&settings)?,
-        (None, None, Some(_)) => {
+        (None, _, Some(_)) => {
             return Err(ApiError::NotSupported("agent_profile_id: send the agent itself as `agent`".to_owned()));
         }
-        (None, None, None) => {
+        (None, _, None) => {
             let msg = "give exactly one of agent, agent_settings and agent_profile_id";
             return Err(ApiError::invalid(Problem::new("value_error", ["body"], msg)));
         }
@@ -113,6 +125,8 @@ fn accept(mut body: Value, workspace_path: &str) -> Result<NewConversation, ApiE
         hook_config,
         user_id,
         autotitle,
+        max_budget,
+        delivers_llm: extra.remove("delivers_llm") == Some(Value::Bool(true)),
         extra,
         initial_message: initial_message.map(|message| message_of(message, true)),
         ..NewConversation::new(id, read_agent(agent)?, workspace_of(workspace, workspace_path)?)
@@ -137,33 +151,6 @@ fn read_agent(agent: Value) -> Result<AgentSpec, ApiError> {
     }
     AgentSpec::from_json(agent)
         .map_err(|error| ApiError::invalid(Problem::new("value_error", ["body", "agent"], error.to_string())))
-}
-
-/// The agent that settings describe: the model and the stock tools. What an agent of this server cannot have is refused by
-/// the conversation itself.
-fn from_settings(settings: &Value) -> Result<Value, ApiError> {
-    let Some(members) = settings.as_object() else {
-        let msg = "Input should be a valid dictionary";
-        return Err(ApiError::invalid(Problem::new("dict_type", ["body", "agent_settings"], msg)));
-    };
-    let kind = members.get("agent_kind").and_then(Value::as_str).unwrap_or("openhands");
-    if kind != "openhands" && kind != "llm" {
-        return Err(ApiError::NotSupported(format!("agent_settings: agent_kind {kind}")));
-    }
-    let Some(llm) = members.get("llm") else {
-        return Err(ApiError::invalid(Problem::new("missing", ["body", "agent_settings", "llm"], "Field required")));
-    };
-    let tools = members.get("tools").filter(|tools| tools.as_array().is_some_and(|tools| !tools.is_empty()));
-    let stock = || json!([{"name": "terminal"}, {"name": "file_editor"}, {"name": "task_tracker"}]);
-    let mut agent = json!({ "kind": "Agent", "llm": llm, "tools": tools.cloned().unwrap_or_else(stock) });
-    if let Some(agent) = agent.as_object_mut() {
-        for name in ["mcp_config", "agent_context", "tool_concurrency_limit"] {
-            if let Some(value) = members.get(name).filter(|value| !value.is_null()) {
-                agent.insert(name.to_owned(), value.clone());
-            }
-        }
-    }
-    Ok(agent)
 }
 
 /// The workspace as it is stored: always a local one with a directory.
@@ -212,8 +199,6 @@ mod tests {
         let workspace = json!({"working_dir": "/w"});
         let body = json!({"agent": {"llm": llm()}, "agent_settings": null, "workspace": workspace});
         assert_eq!(accept(body, "w").unwrap().agent.members().kind, "Agent");
-        let body = json!({"agent_settings": {"llm": llm()}, "workspace": workspace});
-        assert_eq!(accept(body, "w").unwrap().agent.members().tools.len(), 3);
         assert_eq!(problem(json!({"workspace": workspace})), json!(["body"]));
         let body = json!({"agent": {"kind": "Agent"}, "workspace": workspace});
         assert_eq!(problem(body), json!(["body", "agent", "llm"]));
