@@ -72,6 +72,41 @@ const NO_ACCESS: [&str; 10] = [
     "access denied",
 ];
 
+/// What a provider says about another attempt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Hint {
+    /// How long to wait before it.
+    pub(crate) after: Option<Duration>,
+    /// Whether there should be one.
+    pub(crate) again: Option<bool>,
+}
+
+impl Hint {
+    /// Out of headers, or out of the body where a provider writes it there.
+    pub(crate) fn of(headers: &HeaderMap, body: &str, now: Timestamp) -> Self {
+        let again = headers.get("x-should-retry").and_then(|word| match word.as_bytes() {
+            b"true" => Some(true),
+            b"false" => Some(false),
+            _ => None,
+        });
+        let after = retry_after(headers, now).or_else(|| retry_delay(body)).or_else(|| told_wait(body));
+        Self { after, again }
+    }
+}
+
+/// A failed attempt.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    pub(crate) error: LlmError,
+    pub(crate) hint: Hint,
+}
+
+impl From<LlmError> for Failed {
+    fn from(error: LlmError) -> Self {
+        Self { error, hint: Hint::default() }
+    }
+}
+
 /// An error inside an answer that came with a good status.
 pub(crate) struct Reported {
     pub(crate) status: Option<u16>,
@@ -83,11 +118,10 @@ pub(crate) struct Reported {
 /// The error in a document or in an event of a stream.
 pub(crate) fn in_document(document: &Value) -> Option<Reported> {
     let error = document.get("error").filter(|error| !error.is_null())?;
-    // Some gateways attach empty errors to good answers.
-    if document.get("choices").and_then(Value::as_array).is_some_and(|choices| !choices.is_empty()) {
-        return None;
-    }
-    Some(reported(error))
+    // Some gateways attach empty errors to good answers; in a stream that breaks, the piece that says so has a choice too.
+    let choice = document.get("choices").and_then(|choices| choices.get(0));
+    let has_failed = |choice: &Value| choice.get("finish_reason").and_then(Value::as_str) == Some("error");
+    choice.is_none_or(has_failed).then(|| reported(error))
 }
 
 /// What an error's object says.
@@ -112,6 +146,9 @@ fn by_name(raw: &str) -> Option<u16> {
         ("overloaded", 503),
         ("unavailable", 503),
         ("modelnotready", 503),
+        ("server_error", 500),
+        ("modelerror", 500),
+        ("modelstreamerror", 500),
         ("timeout", 504),
         ("deadline_exceeded", 504),
         ("authentication", 401),
@@ -175,6 +212,8 @@ pub(crate) fn classify(status: u16, body: &str, text: String, retry_after: Optio
     }
     match status {
         401 | 403 => LlmError::Authentication(text),
+        // The model failed, not the request.
+        424 => LlmError::Internal(text),
         400 | 404 | 422 if says(&NO_ACCESS) => LlmError::Authentication(text),
         408 | 504 => LlmError::Timeout(text),
         429 => LlmError::RateLimit { message: text, retry_after },
@@ -198,20 +237,48 @@ pub(crate) fn is_foreign_reasoning(error: &LlmError) -> bool {
 }
 
 /// The wait that Google writes into the body: `"retryDelay": "12s"`.
-pub(crate) fn retry_delay(body: &str) -> Option<Duration> {
+fn retry_delay(body: &str) -> Option<Duration> {
     let (_, rest) = body.split_once("\"retryDelay\"")?;
     let text = rest.split('"').nth(1)?.strip_suffix('s')?;
     let seconds = text.parse::<f64>().ok().filter(|seconds| seconds.is_finite() && *seconds >= 0.0)?;
     Some(Duration::from_secs_f64(seconds.min(1e6)))
 }
 
+/// The wait that OpenAI and Azure write into their sentences: "Please try again in 1m2.5s", "Please retry after 20 seconds".
+fn told_wait(body: &str) -> Option<Duration> {
+    let body = body.to_ascii_lowercase();
+    let (_, rest) = ["try again in ", "retry after "].iter().find_map(|words| body.split_once(words))?;
+    let (mut rest, mut seconds, mut is_told) = (rest, 0.0, false);
+    loop {
+        let end = rest.find(|character: char| !(character.is_ascii_digit() || character == '.')).unwrap_or(rest.len());
+        let (number, unit) = rest.split_at(end);
+        let Ok(number) = number.parse::<f64>() else { break };
+        let unit = unit.trim_start();
+        // The longest first: "ms" begins as "m" does.
+        let units = [
+            ("ms", 0.001),
+            ("milliseconds", 0.001),
+            ("minute", 60.0),
+            ("second", 1.0),
+            ("h", 3600.0),
+            ("m", 60.0),
+            ("s", 1.0),
+        ];
+        let Some((word, worth)) = units.iter().find(|(word, _)| unit.starts_with(word)) else { break };
+        (seconds, is_told) = (seconds + number * worth, true);
+        rest = unit.get(word.len()..).unwrap_or_default();
+    }
+    (is_told && f64::is_finite(seconds)).then(|| Duration::from_secs_f64(seconds.clamp(0.0, 1e6)))
+}
+
 /// How long the provider asks to wait: milliseconds, seconds, or a date.
-pub(crate) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let number = |text: &str| {
         text.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0).map(|number| number.min(1e6))
     };
-    if let Some(milliseconds) = header("retry-after-ms").and_then(number) {
+    if let Some(milliseconds) = ["retry-after-ms", "x-ms-retry-after-ms"].iter().find_map(|name| number(header(name)?))
+    {
         return Some(Duration::from_secs_f64(milliseconds / 1000.0));
     }
     let text = header("retry-after")?;
@@ -315,6 +382,23 @@ mod tests {
         }
         assert!(!is_foreign_reasoning(&LlmError::BadRequest("invalid".to_owned())));
         assert!(!is_foreign_reasoning(&LlmError::Internal("invalid_encrypted_content".to_owned())));
+    }
+
+    #[test]
+    fn waits_in_sentences() {
+        for (body, milliseconds) in [
+            ("Rate limit reached. Please try again in 20s. Visit", Some(20_000)),
+            ("Please try again in 1m2.5s.", Some(62_500)),
+            ("Please try again in 350ms.", Some(350)),
+            ("Please retry after 20 seconds.", Some(20_000)),
+            ("try again in 2 minutes", Some(120_000)),
+            ("try again in a moment", None),
+            ("try again in 9999999999999999999999s", Some(1_000_000_000)),
+            ("try again in .s", None),
+            ("slow down", None),
+        ] {
+            assert_eq!(told_wait(body), milliseconds.map(Duration::from_millis), "{body}");
+        }
     }
 
     #[test]

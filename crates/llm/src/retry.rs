@@ -5,10 +5,16 @@ use std::time::Duration;
 use openhands_protocol::LlmConfig;
 use rand::RngExt as _;
 
-use crate::LlmError;
+use crate::{LlmError, failure::Hint};
 
 /// An allowance that is used up comes back with money or the next month, not with another attempt.
-const USED_UP: [&str; 4] = ["insufficient_quota", "usage_limit_reached", "budget_exceeded", "budget has been exceeded"];
+const USED_UP: [&str; 5] = [
+    "insufficient_quota",
+    "usage_limit_reached",
+    "budget_exceeded",
+    "budget has been exceeded",
+    "usage limit has been reached",
+];
 
 /// The plan of one call.
 #[derive(Clone, Copy, Debug)]
@@ -38,13 +44,17 @@ impl Retry {
     }
 
     /// How long to wait before the next attempt; `None` when there is none. `attempt` counts from 1.
-    pub(crate) fn wait_after(&self, attempt: u32, error: &LlmError) -> Option<Duration> {
-        if attempt >= self.attempts || !error.is_retryable() || is_used_up(error) {
+    pub(crate) fn wait_after(&self, attempt: u32, error: &LlmError, hint: Hint) -> Option<Duration> {
+        if attempt >= self.attempts || !error.is_retryable() || is_used_up(error) || hint.again == Some(false) {
             return None;
         }
-        let seconds = match error {
-            LlmError::RateLimit { retry_after: Some(asked), .. } => asked.as_secs_f64().min(self.longest),
-            _ => self.backoff(attempt, rand::rng().random_range(0.75..=1.0)),
+        let asked = match error {
+            LlmError::RateLimit { retry_after: Some(asked), .. } => Some(*asked),
+            _ => hint.after,
+        };
+        let seconds = match asked {
+            Some(asked) => asked.as_secs_f64().min(self.longest),
+            None => self.backoff(attempt, rand::rng().random_range(0.75..=1.0)),
         };
         Some(Duration::from_secs_f64(seconds))
     }
@@ -83,10 +93,10 @@ mod tests {
     #[test]
     fn attempts_are_counted_in_all() {
         let error = rate_limit("slow", None);
-        assert!(retry(3, 0, 0).wait_after(2, &error).is_some());
-        assert_eq!(retry(3, 0, 0).wait_after(3, &error), None);
-        assert_eq!(retry(0, 0, 0).wait_after(1, &error), None);
-        assert_eq!(retry(1, 0, 0).wait_after(1, &error), None);
+        assert!(retry(3, 0, 0).wait_after(2, &error, Hint::default()).is_some());
+        assert_eq!(retry(3, 0, 0).wait_after(3, &error, Hint::default()), None);
+        assert_eq!(retry(0, 0, 0).wait_after(1, &error, Hint::default()), None);
+        assert_eq!(retry(1, 0, 0).wait_after(1, &error, Hint::default()), None);
     }
 
     #[test]
@@ -98,7 +108,7 @@ mod tests {
             (LlmError::Cancelled, false),
             (rate_limit("You exceeded ... insufficient_quota", None), false),
         ] {
-            assert_eq!(retry(5, 0, 0).wait_after(1, &error).is_some(), again, "{error:?}");
+            assert_eq!(retry(5, 0, 0).wait_after(1, &error, Hint::default()).is_some(), again, "{error:?}");
         }
     }
 
@@ -119,9 +129,44 @@ mod tests {
     }
 
     #[test]
+    fn a_hint_counts_for_every_failure() {
+        let down = LlmError::ServiceUnavailable(String::new());
+        let hint = |after: Option<u64>, again| Hint { after: after.map(Duration::from_secs), again };
+        assert_eq!(retry(9, 8, 64).wait_after(1, &down, hint(Some(3), None)), Some(Duration::from_secs(3)));
+        assert_eq!(retry(9, 8, 64).wait_after(1, &down, hint(Some(300), Some(true))), Some(Duration::from_secs(64)));
+        assert_eq!(retry(9, 8, 64).wait_after(1, &down, hint(Some(3), Some(false))), None);
+        let wrong = LlmError::BadRequest(String::new());
+        assert_eq!(retry(9, 8, 64).wait_after(1, &wrong, hint(Some(3), Some(true))), None);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_wait_leaves_its_bounds(
+            multiplier in -1.0f64..1e9, shortest in 0u64..200, longest in 0u64..200, attempt in 1u32..10_000, spread in 0.75f64..=1.0,
+        ) {
+            let config = LlmConfig {
+                num_retries: u32::MAX, retry_multiplier: multiplier, retry_min_wait: shortest, retry_max_wait: longest,
+                ..LlmConfig::default()
+            };
+            let wait = Retry::of(&config).backoff(attempt, spread);
+            #[expect(clippy::cast_precision_loss, reason = "small numbers")]
+            let (shortest, longest) = (shortest as f64, longest as f64);
+            proptest::prop_assert!(wait >= shortest.min(longest) * 0.75 && wait <= shortest.max(longest), "{wait}");
+            let random = Retry::of(&config).wait_after(attempt, &LlmError::Timeout(String::new()), Hint::default()).unwrap();
+            proptest::prop_assert!(random.as_secs_f64() <= shortest.max(longest));
+        }
+    }
+
+    #[test]
     fn the_provider_is_obeyed_up_to_the_longest_wait() {
-        assert_eq!(retry(9, 8, 64).wait_after(1, &rate_limit("", Some(2))), Some(Duration::from_secs(2)));
-        assert_eq!(retry(9, 8, 64).wait_after(1, &rate_limit("", Some(9999))), Some(Duration::from_secs(64)));
-        assert_eq!(retry(9, 0, 0).wait_after(1, &rate_limit("", Some(2))), Some(Duration::ZERO));
+        assert_eq!(
+            retry(9, 8, 64).wait_after(1, &rate_limit("", Some(2)), Hint::default()),
+            Some(Duration::from_secs(2))
+        );
+        assert_eq!(
+            retry(9, 8, 64).wait_after(1, &rate_limit("", Some(9999)), Hint::default()),
+            Some(Duration::from_secs(64))
+        );
+        assert_eq!(retry(9, 0, 0).wait_after(1, &rate_limit("", Some(2)), Hint::default()), Some(Duration::ZERO));
     }
 }

@@ -12,4 +12,4 @@ mod wire;
 pub use model::{ScriptedModel, SeenRequest, llm_config};
 pub use plan::{Account, PlanService};
 pub use turn::{ScriptedCall, Turn};
-pub use wire::aws_message;
+pub use wire::{answer, aws_message};

@@ -23,6 +23,12 @@ pub(crate) type Body = (&'static str, Vec<u8>);
 const JSON: &str = "application/json";
 const EVENTS: &str = "text/event-stream";
 
+/// The bytes that a turn answers at this path, whole or streamed.
+#[must_use]
+pub fn answer(turn: &Turn, path: &str, streamed: bool) -> Vec<u8> {
+    body(turn, path, 1, &serde_json::json!({ "stream": streamed })).1
+}
+
 /// What the turn answers to this request.
 pub(crate) fn body(turn: &Turn, path: &str, number: usize, request: &Value) -> Body {
     let streamed = request.get("stream").and_then(Value::as_bool).unwrap_or(false)

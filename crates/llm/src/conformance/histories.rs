@@ -24,6 +24,7 @@ pub(super) fn body(model: &str, request: &LlmRequest) -> Value {
         model: model.to_owned(),
         api_key: Some(SecretText::new("k")),
         base_url: Some("http://127.0.0.1:9".to_owned()),
+        extra: super::cases::project(),
         ..LlmConfig::default()
     };
     let none = Default::default();

@@ -31,7 +31,10 @@ impl Assembly {
     /// Servers number their calls, or only give ids, or give every call the number 0 with another id, or send calls whole without
     /// either.
     fn position(&mut self, index: Option<u64>, id: Option<&str>, named: bool) -> Option<usize> {
-        let by_id = id.and_then(|id| self.calls.iter().position(|call| call.id.as_deref() == Some(id)));
+        // A call that begins under another number is another one, even with an id that was there.
+        let begins_anew = |call: &Call| named && index.is_some() && call.index != index;
+        let by_id =
+            id.and_then(|id| self.calls.iter().position(|call| call.id.as_deref() == Some(id) && !begins_anew(call)));
         let known = by_id.or_else(|| match index {
             Some(_) => self.calls.iter().rposition(|call| call.index == index && (id.is_none() || call.id.is_none())),
             None if id.is_none() && !named => self.calls.len().checked_sub(1),
