@@ -2,10 +2,12 @@
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
-use openhands_conversation::{Environment, LeaseSettings};
-use openhands_protocol::secret::SecretText;
+use openhands_conversation::{Environment, LeaseSettings, LlmFactory};
+use openhands_protocol::{llm_variables::InvalidVariable, secret::SecretText};
 use openhands_secrets::Cipher;
+use openhands_settings::{Stores, persistence_dir};
 use openhands_store::LeaseOwner;
+use openhands_subscription::SubscriptionError;
 use openhands_workspace::{
     bash::{BashOptions, BashService},
     environment::ToolEnvironment,
@@ -17,9 +19,16 @@ use crate::{
     auth::SessionKeys,
     config::Config,
     cors::Origins,
+    llm_defaults::LlmDefaults,
     service::Service,
-    toolbox::{StockTools, models},
+    sign_in::SignIns,
+    stored::StoredProfiles,
+    telemetry::Telemetry,
+    toolbox::{StockTools, models, with_plan},
 };
+
+/// Shorter values are placeholders, and hiding them would leave no text. Bytes.
+const SHORTEST_KEY: usize = 8;
 
 /// Names the pod this server runs in.
 pub const POD_UID_VARIABLE: &str = "OPENHANDS_POD_UID";
@@ -40,6 +49,16 @@ pub struct App {
     pub bash: BashService,
     /// Reads repositories.
     pub git: GitReader,
+    /// What the user keeps here.
+    pub stores: Stores,
+    /// Signing in with a vendor's plan.
+    pub sign_ins: SignIns,
+    /// Makes clients of models for calls outside of conversations.
+    pub llm: LlmFactory,
+    /// The model of agents that name none.
+    pub llm_defaults: LlmDefaults,
+    /// Where traces go; nowhere unless a collector is configured.
+    pub telemetry: Option<Arc<Telemetry>>,
     /// Variables that initialisation brought for everything that runs here.
     pub variables: BTreeMap<String, String>,
 }
@@ -47,6 +66,12 @@ pub struct App {
 /// An application that could not be set up; the text is shown to whoever initialises.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
+    /// An `LLM_*` variable cannot be used.
+    #[error(transparent)]
+    Llm(#[from] InvalidVariable),
+    /// The addresses of a vendor's plan do not fit together.
+    #[error(transparent)]
+    Subscription(#[from] SubscriptionError),
     /// A directory cannot be made or written.
     #[error("{variable}: cannot use {path}: {source}")]
     Directory {
@@ -75,15 +100,24 @@ impl App {
                 source,
             })?;
         }
+        let all = with_own(&variables);
+        let llm_defaults = LlmDefaults::of(&all)?;
+        let telemetry = telemetry(&all);
+        let cipher = cipher(&config).map(Arc::new);
+        let stores_dir = stores_dir(&config, &variables)?;
+        let stores = Stores::new(&stores_dir, cipher.clone());
+        let sign_ins = SignIns::new(&stores_dir, &config)?;
+        let llm = with_plan(models(&variables), sign_ins.subscription());
         let environment = Environment {
-            llm: models(&variables),
+            llm: Arc::clone(&llm),
+            telemetry: telemetry.clone().map(|telemetry| telemetry as Arc<dyn openhands_conversation::Telemetry>),
             tools: Arc::new(StockTools::default()),
-            cipher: cipher(&config).map(Arc::new),
+            cipher,
             variables: variables.clone(),
             lease: lease(&config),
             lookups: Some(crate::lookup::fetcher()),
-            profiles: None,
-            own_keys: config.session_api_keys.iter().chain(&config.secret_key).cloned().collect(),
+            profiles: Some(Arc::new(StoredProfiles(stores.clone()))),
+            own_keys: config.session_api_keys.iter().chain(&config.secret_key).cloned().chain(keys(&all)).collect(),
             run_permits: Arc::new(Semaphore::new(config.max_concurrent_runs as usize)),
         };
         let idle = config.conversation_idle_ttl_seconds.map(Duration::from_secs_f64);
@@ -101,12 +135,17 @@ impl App {
             conversations,
             bash,
             git: GitReader::new(ToolEnvironment::new(variables.clone())),
+            stores,
+            sign_ins,
+            llm,
+            llm_defaults,
+            telemetry,
             variables,
             config,
         }))
     }
 
-    /// Ends everything within `grace`: runs are interrupted and written down, leases released, commands ended.
+    /// Ends everything within `grace`, spans a little later: runs are interrupted and written down, leases released, commands ended.
     pub async fn drain(&self, grace: Duration) {
         let end = async {
             tokio::join!(self.conversations.close_all(), self.bash.close());
@@ -114,11 +153,53 @@ impl App {
         if tokio::time::timeout(grace, end).await.is_err() {
             tracing::warn!(seconds = grace.as_secs(), "not everything ended within the grace period");
         }
+        // Last, with the spans of what has just ended.
+        if let Some(telemetry) = &self.telemetry {
+            telemetry.end().await;
+        }
     }
+}
+
+/// The variable that names the folder of what the user keeps.
+const PERSISTENCE_VARIABLE: &str = "OH_PERSISTENCE_DIR";
+
+/// Where the user's files are. What initialisation brings wins over the server's own start.
+fn stores_dir(config: &Config, variables: &BTreeMap<String, String>) -> Result<PathBuf, SetupError> {
+    let configured = variables.get(PERSISTENCE_VARIABLE).or(config.persistence_dir.as_ref());
+    let home = std::env::home_dir().filter(|home| !home.as_os_str().is_empty());
+    let dir = persistence_dir(configured.map(String::as_str), home.as_deref());
+    absolute(PERSISTENCE_VARIABLE, &dir.to_string_lossy())
 }
 
 fn absolute(variable: &'static str, path: &str) -> Result<PathBuf, SetupError> {
     std::path::absolute(path).map_err(|source| SetupError::Directory { variable, path: path.to_owned(), source })
+}
+
+/// Traces, when a collector is configured. What cannot be used is told and left out: a server without traces is better than none.
+fn telemetry(variables: &BTreeMap<String, String>) -> Option<Arc<Telemetry>> {
+    Telemetry::of(variables).unwrap_or_else(|error| {
+        tracing::warn!(%error, "traces are off");
+        None
+    })
+}
+
+/// Keys of models and providers among the variables, hidden in what tools print.
+fn keys(variables: &BTreeMap<String, String>) -> impl Iterator<Item = SecretText> {
+    let is_key = |name: &str| {
+        let is_named = name.ends_with("_KEY") || (name.ends_with("_TOKEN") && !name.ends_with("_PER_TOKEN"));
+        is_named && openhands_workspace::environment::is_secret(name)
+    };
+    let keys = variables.iter().filter(move |(name, value)| is_key(name) && value.len() >= SHORTEST_KEY);
+    keys.map(|(_, value)| SecretText::new(value))
+}
+
+/// The process's own variables and those of the initialisation, which win.
+fn with_own(variables: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let mut all: BTreeMap<String, String> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    all.extend(variables.clone());
+    all
 }
 
 fn cipher(config: &Config) -> Option<Cipher> {

@@ -21,6 +21,7 @@ async fn open(root: &Path, idle: Option<Duration>, owner: Option<&str>) -> Servi
     });
     let environment = Environment {
         llm: models(&BTreeMap::new()),
+        telemetry: None,
         tools: Arc::new(StockTools::default()),
         cipher: None,
         variables: BTreeMap::new(),

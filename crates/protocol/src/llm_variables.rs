@@ -20,6 +20,19 @@ impl LlmConfig {
         prefix: &str,
         variables: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Self, InvalidVariable> {
+        // Every member was read by itself already.
+        serde_json::from_value(Self::members_from_variables(prefix, variables)?.into())
+            .map_err(|_| InvalidVariable(prefix.to_owned(), String::new()))
+    }
+
+    /// Only the members that variables name, as JSON; see [`LlmConfig::from_variables`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn members_from_variables<'a>(
+        prefix: &str,
+        variables: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Map<String, Value>, InvalidVariable> {
         let known = serde_json::to_value(Self::default()).unwrap_or_default();
         let mut members = Map::new();
         for (variable, text) in variables {
@@ -31,8 +44,7 @@ impl LlmConfig {
             let value = value.ok_or_else(|| InvalidVariable(variable.to_owned(), name.clone()))?;
             members.insert(name, value);
         }
-        // Every member was read by itself already.
-        serde_json::from_value(members.into()).map_err(|_| InvalidVariable(prefix.to_owned(), String::new()))
+        Ok(members)
     }
 }
 

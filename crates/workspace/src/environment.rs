@@ -41,7 +41,11 @@ const SECRET_NAMES: &[&str] = &[
 const SECRET_PREFIXES: &[&str] = &["OH_", "LLM_"];
 
 /// Names that even the initialisation cannot hand to a process: they only ever configure the server.
-const NEVER: &[&str] = &["SESSION_API_KEY"];
+const NEVER: &[&str] = &[
+    "SESSION_API_KEY",
+    "OTEL_EXPORTER_OTLP_HEADERS",
+    "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+];
 
 /// The environment of commands and terminals.
 #[derive(Clone, Debug, Default)]
@@ -51,13 +55,13 @@ pub struct ToolEnvironment {
 
 impl ToolEnvironment {
     /// An environment that adds `named` (from the initialisation) to what the server itself was started with. Named
-    /// variables win and are kept whatever they are called, but for the server's own keys (`OH_*`, `SESSION_API_KEY`).
+    /// variables win and are kept whatever they are called, but for the server's own configuration (`OH_*`, `LLM_*`) and keys.
     #[must_use]
     pub fn new(named: impl IntoIterator<Item = (String, String)>) -> Self {
         let named = named
             .into_iter()
             .filter(|(name, value)| is_name(name) && !value.contains('\0'))
-            .filter(|(name, _)| !name.starts_with("OH_") && !NEVER.contains(&name.as_str()))
+            .filter(|(name, _)| !is_servers(name))
             .collect();
         Self { named }
     }
@@ -89,6 +93,11 @@ pub fn is_secret(name: &str) -> bool {
     SECRET_NAMES.contains(&name) || SECRET_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
+/// Whether a variable only ever configures the server, whoever gave it.
+fn is_servers(name: &str) -> bool {
+    SECRET_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || NEVER.contains(&name)
+}
+
 fn is_name(name: &str) -> bool {
     !name.is_empty() && !name.contains(['=', '\0'])
 }
@@ -107,6 +116,8 @@ mod tests {
             [
                 ("OPENAI_API_KEY", "mine"),
                 ("OH_SECRET_KEY", "x"),
+                ("LLM_API_KEY", "initialised"),
+                ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=x"),
                 ("PATH", "/opt/bin"),
                 ("A=B", "no"),
                 ("SESSION_API_KEY", "s"),

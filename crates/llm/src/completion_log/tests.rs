@@ -11,9 +11,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::{
-    CallObserver, ClientOptions, LlmRequest, LlmResponse, OfferedTool, client_for, client_with,
-};
+use crate::{CallObserver, ClientOptions, LlmRequest, LlmResponse, OfferedTool, client_for, client_with};
 
 #[derive(Default)]
 struct Logs(Mutex<Vec<CompletionLog>>);
