@@ -14,9 +14,9 @@ pub(super) fn of(events: &[Arc<Event>], longest: Option<usize>) -> String {
     let longest = longest.unwrap_or(LONGEST).min(LONGEST);
     let mut text = String::new();
     for event in events {
-        text.push_str("<event>\n");
+        text.push_str("<EVENT>\n");
         text.push_str(&shortened(told(event), longest));
-        text.push_str("\n</event>\n");
+        text.push_str("\n</EVENT>\n");
     }
     text
 }
