@@ -1,6 +1,8 @@
 //! The document of what this server serves (OpenAPI 3.1), and the plain page made of it. Both come from one table.
 
+mod kept;
 mod operations;
+mod plans;
 mod schemas;
 
 use std::sync::LazyLock;
@@ -102,13 +104,22 @@ pub fn document() -> Value {
         },
         "paths": paths,
         "components": {
-            "schemas": schemas::components(),
+            "schemas": named_schemas(),
             "securitySchemes": {
                 "APIKeyHeader": { "type": "apiKey", "in": "header", "name": "X-Session-API-Key" },
                 "InitKeyHeader": { "type": "apiKey", "in": "header", "name": "X-Init-API-Key" },
             },
         },
     })
+}
+
+fn named_schemas() -> Value {
+    let mut all = schemas::components();
+    if let (Some(all), Value::Object(kept)) = (all.as_object_mut(), kept::components()) {
+        all.extend(kept);
+        all.sort_keys();
+    }
+    all
 }
 
 /// The document as text, made once.

@@ -5,7 +5,10 @@ use tower_http::{catch_panic::CatchPanicLayer, services::ServeDir};
 
 use crate::{
     auth, cors, error, init,
-    routes::{bash, conversations, details, events, file, gateway, git, settings, unsupported},
+    routes::{
+        absent, bash, connections, conversations, details, events, file, gateway, git, models, profiles, settings,
+        subscription, unsupported,
+    },
     slash, sockets,
     state::AppState,
 };
@@ -19,12 +22,17 @@ const MAX_INIT_BODY: usize = 1024 * 1024;
 /// The whole server over `state`.
 pub fn build(state: AppState) -> Router {
     let api = Router::new()
+        .merge(absent::router())
         .merge(bash::router())
+        .merge(connections::router())
         .merge(conversations::router())
         .merge(events::router())
         .merge(file::router())
         .merge(git::router())
+        .merge(models::router())
+        .merge(profiles::router())
         .merge(settings::router())
+        .merge(subscription::router())
         .merge(unsupported::router())
         .route_layer(middleware::from_fn_with_state(state.clone(), auth::require_session_key));
     let gateway =

@@ -30,6 +30,12 @@ pub struct Config {
     pub conversation_worktree_root: String,
     /// Where bash events are stored.
     pub bash_events_dir: String,
+    /// Where profiles, settings and the user's secrets are stored; `~/.openhands` when absent.
+    pub persistence_dir: Option<String>,
+    /// Where people sign in with a vendor's plan, when it is not the vendor: a private gateway. Only with the next.
+    pub subscription_issuer_url: Option<String>,
+    /// Where a plan's models answer then.
+    pub subscription_backend_url: Option<String>,
     /// How long bash events are kept, seconds; for ever when absent.
     pub bash_events_retention_seconds: Option<u64>,
     /// A folder that is served below `/static`.
@@ -69,6 +75,9 @@ impl Default for Config {
             workspace_path: "workspace/project".to_owned(),
             conversation_worktree_root: "/tmp/conversation-worktrees".to_owned(),
             bash_events_dir: "workspace/bash_events".to_owned(),
+            persistence_dir: None,
+            subscription_issuer_url: None,
+            subscription_backend_url: None,
             bash_events_retention_seconds: None,
             static_files_path: None,
             webhooks: Vec::new(),
@@ -119,6 +128,9 @@ pub(super) const SHAPE: Shape = Shape::Object(&[
     ("workspace_path", Shape::Text),
     ("conversation_worktree_root", Shape::Text),
     ("bash_events_dir", Shape::Text),
+    ("persistence_dir", Shape::Optional(&Shape::Text)),
+    ("subscription_issuer_url", Shape::Optional(&Shape::Text)),
+    ("subscription_backend_url", Shape::Optional(&Shape::Text)),
     ("bash_events_retention_seconds", Shape::Optional(&Shape::Int)),
     ("static_files_path", Shape::Optional(&Shape::Text)),
     ("webhooks", Shape::List(&WEBHOOK)),

@@ -1,59 +1,149 @@
-//! What the workspace client asks of a server that stores nothing for its user yet: the answers are true, and empty.
+//! The user's settings: `/api/settings` (F1-REG-09).
+
+mod secrets;
 
 use axum::{
     Json, Router,
-    routing::{get, post},
+    routing::{get, put},
 };
-use serde_json::{Value, json};
+use openhands_settings::{SettingsChange, SettingsError, Show, is_profile_name, schema};
+use serde_json::{Map, Value};
 
-use crate::{error::ApiError, state::AppState, toolbox::TOOL_NAMES};
+use crate::{
+    error::ApiError,
+    extract::{Body, Ready},
+    state::AppState,
+    stored::{Exposure, invalid_name, stored},
+    validation::Problem,
+};
 
 /// The routes.
 pub fn router() -> Router<AppState> {
     Router::new()
-        .route("/api/tools/", get(tools))
-        .route("/api/skills", post(skills))
-        .route("/api/settings/secrets", get(secrets))
-        .route("/api/settings/secrets/{name}", get(no_secret).delete(no_secret))
-        .route("/api/profiles", get(profiles))
-        .route("/api/profiles/{name}", get(no_profile).delete(no_profile))
-        .route("/api/vscode/status", get(vscode_status))
-        .route("/api/vscode/url", get(vscode_url))
+        .route("/api/settings", get(show).patch(update))
+        .route("/api/settings/agent-schema", get(agent_schema))
+        .route("/api/settings/conversation-schema", get(conversation_schema))
+        .route("/api/settings/secrets", put(secrets::put).get(secrets::list))
+        .route("/api/settings/secrets/{name}", get(secrets::value).delete(secrets::delete))
 }
 
-/// `GET /api/tools/`: the names an agent may give.
-async fn tools() -> Json<Value> {
-    Json(json!(TOOL_NAMES))
+/// `GET /api/settings`.
+async fn show(Ready(app): Ready, exposure: Exposure) -> Result<Json<Value>, ApiError> {
+    let settings = stored(&app, |stores| stores.settings.load(stores.cipher())).await?;
+    if exposure == Exposure::Plain {
+        tracing::warn!("the settings were read with their secrets in clear");
+    }
+    Ok(Json(settings.answer(exposure.show(app.stores.cipher())?)))
 }
 
-/// `POST /api/skills`: none.
-async fn skills() -> Json<Value> {
-    Json(json!({ "skills": [], "sources": {} }))
+/// `PATCH /api/settings`: all of the change or nothing.
+async fn update(Ready(app): Ready, Body(body): Body<Map<String, Value>>) -> Result<Json<Value>, ApiError> {
+    let change = read_change(&body)?;
+    let sets_key = |body: &Map<String, Value>| {
+        body.get("agent_settings_diff").and_then(|diff| diff.pointer("/llm/api_key")).is_some_and(Value::is_string)
+    };
+    if app.stores.cipher().is_none() && sets_key(&body) {
+        tracing::warn!("OH_SECRET_KEY is not configured: the settings are saved without their secrets");
+    }
+    let settings = stored(&app, move |stores| match stores.change_settings(&change) {
+        // What is stored cannot be read, so nothing may be written over it.
+        Err(error @ SettingsError::Damaged { .. }) => Err(SettingsError::InUse(error.to_string())),
+        other => other,
+    })
+    .await?;
+    tracing::info!("settings changed");
+    Ok(Json(settings.answer(Show::Masked)))
 }
 
-/// `GET /api/settings/secrets`: none.
-async fn secrets() -> Json<Value> {
-    Json(json!({ "secrets": [] }))
+/// `GET /api/settings/agent-schema`: the form of agent settings.
+async fn agent_schema(Ready(_): Ready) -> Json<Value> {
+    Json(schema::agent())
 }
 
-async fn no_secret() -> ApiError {
-    ApiError::Missing("there is no such secret".to_owned())
+/// `GET /api/settings/conversation-schema`: the form of conversation settings.
+async fn conversation_schema(Ready(_): Ready) -> Json<Value> {
+    Json(schema::conversation())
 }
 
-/// `GET /api/profiles`: none.
-async fn profiles() -> Json<Value> {
-    Json(json!({ "profiles": [], "active_profile": null }))
+fn read_change(body: &Map<String, Value>) -> Result<SettingsChange, ApiError> {
+    let change = SettingsChange {
+        agent: object(body, "agent_settings_diff")?,
+        conversation: object(body, "conversation_settings_diff")?,
+        misc: object(body, "misc_settings_diff")?,
+        active_profile: pointer(body, "active_profile")?,
+        active_agent_profile_id: pointer(body, "active_agent_profile_id")?,
+        active_meta_profile: pointer(body, "active_meta_profile")?,
+    };
+    for (member, named) in [
+        ("active_agent_profile_id: agent profiles", &change.active_agent_profile_id),
+        ("active_meta_profile: meta-profiles", &change.active_meta_profile),
+    ] {
+        if matches!(named, Some(Some(_))) {
+            return Err(ApiError::NotSupported(member.to_owned()));
+        }
+    }
+    let SettingsChange { agent, conversation, misc, active_profile, active_agent_profile_id, active_meta_profile } =
+        &change;
+    if agent.is_none()
+        && conversation.is_none()
+        && misc.is_none()
+        && active_profile.is_none()
+        && active_agent_profile_id.is_none()
+        && active_meta_profile.is_none()
+    {
+        let text = "give at least one of agent_settings_diff, conversation_settings_diff, misc_settings_diff, active_profile, \
+                    active_agent_profile_id and active_meta_profile";
+        return Err(ApiError::BadRequest(text.to_owned()));
+    }
+    Ok(change)
 }
 
-async fn no_profile() -> ApiError {
-    ApiError::Missing("there is no such profile".to_owned())
+fn object(body: &Map<String, Value>, member: &str) -> Result<Option<Map<String, Value>>, ApiError> {
+    match body.get(member) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Object(members)) => Ok(Some(members.clone())),
+        Some(other) => {
+            let problem = Problem::new("dict_type", ["body", member], "Input should be a valid dictionary");
+            Err(ApiError::invalid(problem.input(other.clone())))
+        }
+    }
 }
 
-/// `GET /api/vscode/status`.
-async fn vscode_status() -> Json<Value> {
-    Json(json!({ "running": false, "enabled": false }))
+/// A name, or null for none; absent keeps.
+fn pointer(body: &Map<String, Value>, member: &str) -> Result<Option<Option<String>>, ApiError> {
+    match body.get(member) {
+        None => Ok(None),
+        Some(Value::Null) => Ok(Some(None)),
+        Some(Value::String(name)) if is_profile_name(name) => Ok(Some(Some(name.clone()))),
+        Some(Value::String(name)) => Err(invalid_name(["body", member], name)),
+        Some(other) => {
+            let problem = Problem::new("string_type", ["body", member], "Input should be a valid string");
+            Err(ApiError::invalid(problem.input(other.clone())))
+        }
+    }
 }
 
-async fn vscode_url() -> ApiError {
-    ApiError::Unavailable("VSCode is disabled".to_owned())
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn changes_are_read_and_mistakes_are_named() {
+        let read = |body: Value| match read_change(body.as_object().unwrap()) {
+            Ok(change) => json!([change.agent.is_some(), change.active_profile]),
+            Err(ApiError::Invalid(problems)) => serde_json::to_value(&problems[0].loc).unwrap(),
+            Err(other) => json!(other.status().as_u16()),
+        };
+        assert_eq!(read(json!({"agent_settings_diff": {}})), json!([true, null]));
+        assert_eq!(read(json!({"active_profile": "p"})), json!([false, "p"]));
+        assert_eq!(read(json!({"active_profile": null, "active_meta_profile": null})), json!([false, null]));
+        assert_eq!(read(json!({})), json!(400));
+        assert_eq!(read(json!({"agent_settings_diff": null})), json!(400));
+        assert_eq!(read(json!({"misc_settings_diff": []})), json!(["body", "misc_settings_diff"]));
+        assert_eq!(read(json!({"active_profile": "a b"})), json!(["body", "active_profile"]));
+        assert_eq!(read(json!({"active_profile": 1})), json!(["body", "active_profile"]));
+        assert_eq!(read(json!({"active_meta_profile": "m"})), json!(501));
+    }
 }

@@ -33,6 +33,7 @@ pub(crate) async fn serve(variables: &[(&str, &str)]) -> Server {
         ("OH_CONVERSATIONS_PATH".to_owned(), path("conversations")),
         ("OH_BASH_EVENTS_DIR".to_owned(), path("bash")),
         ("OH_WORKSPACE_PATH".to_owned(), path("project")),
+        ("OH_PERSISTENCE_DIR".to_owned(), path("persistence")),
     ]
     .into();
     all.extend(variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));

@@ -4,6 +4,7 @@ mod members;
 mod parts;
 
 use openhands_protocol::LlmConfig;
+use openhands_secrets::Cipher;
 use serde_json::{Map, Value, json};
 
 use self::members::{Members, Summarizing, VERSION};
@@ -52,6 +53,19 @@ impl AgentSettings {
             "openhands" | "llm" => Ok(Self::read(json)?),
             other => Err(SettingsError::NotSupported(other.to_owned())),
         }
+    }
+
+    /// The same for a client that may send tokens of this server instead of secrets. Tokens that belong elsewhere are no secrets.
+    ///
+    /// # Errors
+    /// As [`AgentSettings::from_client`].
+    pub fn from_client_sealed(mut json: Value, cipher: Option<&Cipher>) -> Result<Self, SettingsError> {
+        places::visit(&mut json, &mut |place, value| {
+            let sent = value.as_str().unwrap_or_default();
+            *value = place.destination.open(cipher, sent).value().map_or(Value::Null, |text| text.expose().into());
+        });
+        places::remove_unset(&mut json);
+        Self::from_client(json)
     }
 
     /// Settings as they are stored, of this or an older version, secrets in clear. Settings of agents that this server does not run
@@ -151,7 +165,13 @@ impl AgentSettings {
     pub fn agent(&self) -> Option<Value> {
         let config = self.llm.as_ref()?;
         let members: Members = serde_json::from_value(self.json.clone()).ok()?;
-        let (tools, built_in) = parts::tools(members.tools);
+        let (tools, mut built_in) = parts::tools(members.tools);
+        if members.enable_classify_and_switch_llm_tool {
+            // Not there yet: whoever builds the agent says so by the tool's name.
+            built_in.push("ClassifyAndSwitchLLMTool".to_owned());
+        }
+        let key = members.verification.critic_api_key.is_some() || config.api_key.is_some();
+        let critic = (members.verification.critic_enabled && key).then(|| json!({"kind": "APIBasedCritic"}));
         let mut agent = json!({
             "kind": "Agent",
             "llm": llm::to_json(config, Show::Plain),
@@ -160,6 +180,7 @@ impl AgentSettings {
             "mcp_config": members.mcp_config,
             "agent_context": members.agent_context,
             "persona": members.persona,
+            "critic": critic,
             "condenser": parts::condenser_of(&members.condenser, config),
             "tool_concurrency_limit": members.tool_concurrency_limit,
         });

@@ -15,6 +15,7 @@ mod merge;
 mod name;
 mod places;
 pub mod profiles;
+pub mod schema;
 pub mod secrets;
 pub mod settings;
 mod stores;

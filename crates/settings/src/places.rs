@@ -129,6 +129,20 @@ fn texts_of(texts: &mut Map<String, Value>, path: &str, destination: &Destinatio
     }
 }
 
+/// Takes out the secrets that became null where a null is no value: in maps of texts.
+pub(crate) fn remove_unset(settings: &mut Value) {
+    for (_, server) in settings.get_mut("mcp_config").and_then(Value::as_object_mut).into_iter().flatten() {
+        for member in ["env", "headers"] {
+            if let Some(texts) = server.get_mut(member).and_then(Value::as_object_mut) {
+                texts.retain(|_, value| !value.is_null());
+            }
+        }
+    }
+    if let Some(secrets) = settings.pointer_mut("/agent_context/secrets").and_then(Value::as_object_mut) {
+        secrets.retain(|_, value| !value.is_null());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

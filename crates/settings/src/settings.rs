@@ -169,21 +169,7 @@ impl Settings {
             };
             *value = new.map_or(Value::Null, Value::String);
         });
-        remove_unset(merged);
-    }
-}
-
-/// Takes out the secrets that became null where a null is no value: in maps of texts.
-fn remove_unset(settings: &mut Value) {
-    for (_, server) in settings.get_mut("mcp_config").and_then(Value::as_object_mut).into_iter().flatten() {
-        for member in ["env", "headers"] {
-            if let Some(texts) = server.get_mut(member).and_then(Value::as_object_mut) {
-                texts.retain(|_, value| !value.is_null());
-            }
-        }
-    }
-    if let Some(secrets) = settings.pointer_mut("/agent_context/secrets").and_then(Value::as_object_mut) {
-        secrets.retain(|_, value| !value.is_null());
+        places::remove_unset(merged);
     }
 }
 
@@ -249,7 +235,7 @@ fn read(file: Value, cipher: Option<&Cipher>) -> Result<Settings, Invalid> {
     let agent = match members.remove("agent_settings").filter(|settings| !settings.is_null()) {
         Some(mut settings) => {
             places::visit(&mut settings, &mut |place, value| open(place, value, cipher, &mut lost));
-            remove_unset(&mut settings);
+            places::remove_unset(&mut settings);
             AgentSettings::from_stored(settings).map_err(|error| error.below("agent_settings"))?
         }
         None => AgentSettings::default(),
