@@ -4,6 +4,7 @@ use std::{ffi::OsString, process::ExitCode, time::Duration};
 
 use clap::Parser;
 use openhands_agent_server::{
+    login,
     run::{Options, run},
     supervise,
 };
@@ -38,12 +39,21 @@ enum Command {
         /// Where to, a file in a folder that exists
         target: std::path::PathBuf,
     },
+    /// Sign in with a model vendor's plan instead of a key
+    Subscription {
+        #[command(subcommand)]
+        command: login::Command,
+    },
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let mut arguments = Arguments::parse();
     log();
-    if let Some(Command::Install { target }) = &arguments.command {
+    let command = arguments.command.take();
+    if let Some(Command::Subscription { command }) = command {
+        return login::main(command);
+    }
+    if let Some(Command::Install { target }) = &command {
         return match openhands_agent_server::install::install(target) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {

@@ -27,7 +27,7 @@ pub use device::{DeviceLogin, DevicePoll};
 pub use error::SubscriptionError;
 pub use login::{LoginMethod, LoginOptions, subscription_login};
 pub use person::{Person, Terminal};
-pub use plan::{DEFAULT_MODEL, OPENAI_MODELS, Vendor};
+pub use plan::{DEFAULT_MODEL, Vendor};
 pub use service::{BACKEND_VARIABLE, ISSUER_VARIABLE, PORT_VARIABLE, Service};
 pub use store::CredentialStore;
 pub use tokens::{PlanTokens, Status, Subscription};

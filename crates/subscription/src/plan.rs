@@ -1,5 +1,6 @@
 //! The vendors whose plans can be used, and the models a plan pays for.
 
+use openhands_llm::PLAN_MODELS;
 use openhands_protocol::LlmConfig;
 use serde_json::{Map, Value};
 use url::Url;
@@ -8,23 +9,6 @@ use crate::SubscriptionError;
 
 /// Asked when no model is named (F2-SUBS-03).
 pub const DEFAULT_MODEL: &str = "gpt-5.5";
-
-/// The models of `OpenAI`'s plans, in the order in which lists show them: those of the reference's version, and those that its
-/// documentation names besides.
-pub const OPENAI_MODELS: [&str; 12] = [
-    "gpt-5.1-codex-max",
-    "gpt-5.1-codex-mini",
-    "gpt-5.2",
-    "gpt-5.2-codex",
-    "gpt-5.5",
-    "gpt-5.6-luna",
-    "gpt-5.6-sol",
-    "gpt-5.6-terra",
-    "gpt-6-astra",
-    "gpt-6-luna",
-    "gpt-6-sol",
-    "gpt-6.1-sol",
-];
 
 /// Whose plan (F2-SUBS-02).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +41,7 @@ impl Vendor {
     #[must_use]
     pub const fn models(self) -> &'static [&'static str] {
         match self {
-            Self::OpenAi => &OPENAI_MODELS,
+            Self::OpenAi => &PLAN_MODELS,
         }
     }
 
@@ -108,6 +92,6 @@ mod tests {
         assert_eq!(Vendor::OpenAi.model(DEFAULT_MODEL).unwrap(), DEFAULT_MODEL);
         let error = Vendor::OpenAi.model("gpt-4o").unwrap_err().to_string();
         assert!(error.contains("\"gpt-4o\"") && error.contains("gpt-5.2-codex"), "{error}");
-        assert!(OPENAI_MODELS.is_sorted());
+        assert!(PLAN_MODELS.is_sorted());
     }
 }
