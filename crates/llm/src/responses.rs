@@ -1,10 +1,11 @@
 //! The adapter for OpenAI's Responses, stateless: reasoning is replayed encrypted, nothing is stored at the provider.
 
+mod plan;
 mod request;
 mod response;
 mod stream;
 
-use reqwest::header::HeaderMap;
+use reqwest::header::{HeaderMap, HeaderValue};
 use serde_json::{Map, Value};
 
 use self::response::Assembly;
@@ -21,6 +22,10 @@ pub(crate) struct Responses {
 }
 
 impl Responses {
+    fn is_paid_by_plan(&self) -> bool {
+        crate::plan::is_paid_by_plan(&self.setup.config)
+    }
+
     pub(crate) const fn new(setup: Setup) -> Self {
         Self { setup }
     }
@@ -34,11 +39,22 @@ impl Adapter for Responses {
     }
 
     fn body(&self, request: &LlmRequest, attempt: Attempt) -> Result<Map<String, Value>, LlmError> {
-        Ok(request::Rendering { setup: &self.setup, attempt }.members(request))
+        let rendering = request::Rendering { setup: &self.setup, attempt };
+        Ok(if self.is_paid_by_plan() { rendering.plan_members(request) } else { rendering.members(request) })
     }
 
     fn headers(&self) -> Result<HeaderMap, LlmError> {
-        key_headers(&self.setup.endpoint)
+        let mut headers = key_headers(&self.setup.endpoint)?;
+        if self.is_paid_by_plan() {
+            for (name, value) in plan::HEADERS {
+                headers.insert(name, HeaderValue::from_static(value));
+            }
+        }
+        Ok(headers)
+    }
+
+    fn streams_only(&self) -> bool {
+        self.is_paid_by_plan()
     }
 
     fn reported(&self, document: &Value) -> Option<Reported> {

@@ -60,7 +60,7 @@ impl Rendering<'_> {
         body
     }
 
-    fn items(&self, history: &History<'_>) -> Vec<Value> {
+    pub(super) fn items(&self, history: &History<'_>) -> Vec<Value> {
         let mut items = Vec::new();
         for turn in &history.turns {
             match turn {
@@ -162,7 +162,18 @@ fn image(url: &str) -> Value {
     json!({"type": "input_image", "image_url": url, "detail": "auto"})
 }
 
-fn tool(tool: &OfferedTool) -> Value {
+/// Tools that models on this interface were trained with. They are told no more than the bare parameters (F2-GPT5-08r).
+const KNOWN: [(&str, &str); 1] = [("apply_patch", "patch")];
+
+pub(super) fn tool(tool: &OfferedTool) -> Value {
+    if let Some((name, parameter)) = KNOWN.iter().find(|(name, _)| *name == tool.name) {
+        return json!({
+            "type": "function", "name": name, "strict": false,
+            "parameters": {
+                "type": "object", "properties": {(*parameter): {"type": "string"}}, "required": [parameter],
+            },
+        });
+    }
     json!({
         "type": "function", "name": tool.name, "description": tool.description, "parameters": tool.parameters,
         "strict": false,

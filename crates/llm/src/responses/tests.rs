@@ -145,3 +145,23 @@ async fn cut_off_answers_say_so() {
         assert_eq!(response.finish_reason.as_deref(), Some("length"));
     }
 }
+
+#[tokio::test]
+async fn tools_that_models_know_are_told_by_their_bare_parameters() {
+    let model = ScriptedModel::start([Turn::text("a")]).await;
+    let offered = |name: &str| crate::OfferedTool {
+        name: name.to_owned(),
+        description: "d".to_owned(),
+        parameters: json!({"type": "object", "properties": {"patch": {"type": "string"}, "summary": {"type": "string"}}}),
+    };
+    let request = LlmRequest { tools: vec![offered("apply_patch"), offered("other")], ..request() };
+    ask(&model, |_| {}, &request, false).await.0.unwrap();
+    let bare = json!({"type": "object", "properties": {"patch": {"type": "string"}}, "required": ["patch"]});
+    assert_eq!(
+        model.requests().first().unwrap().body["tools"],
+        json!([
+            {"type": "function", "name": "apply_patch", "strict": false, "parameters": bare},
+            {"type": "function", "name": "other", "description": "d", "strict": false, "parameters": offered("o").parameters},
+        ])
+    );
+}
