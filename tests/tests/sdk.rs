@@ -62,7 +62,20 @@ macro_rules! scenarios {
     };
 }
 
-scenarios!(hello, parallel_tools, confirmation, pause_resume, deferred_init, workspace, events, restart, streaming);
+scenarios!(
+    hello,
+    parallel_tools,
+    confirmation,
+    pause_resume,
+    deferred_init,
+    workspace,
+    condense_fork,
+    events,
+    restart,
+    streaming,
+    completion_logs,
+    traces
+);
 
 #[tokio::test]
 async fn conformance() -> Result<()> {
@@ -75,7 +88,7 @@ async fn conformance() -> Result<()> {
     let mut arguments = vec![folder.join("run.py").display().to_string(), "--server-cmd".into(), start];
     // What this server promises today; `OPENHANDS_CONFORMANCE_SCENARIOS` asks for others.
     let chosen = env::var("OPENHANDS_CONFORMANCE_SCENARIOS").unwrap_or_else(|_| {
-        "a_hello b_parallel_tools c_confirmation d_pause_resume h_deferred_init i_workspace j_events_persistence j_restart m_streaming".into()
+        "a_hello b_parallel_tools c_confirmation d_pause_resume e_side_calls f_errors h_deferred_init i_workspace j_events_persistence j_restart m_streaming".into()
     });
     arguments.extend(chosen.split_whitespace().map(str::to_owned));
     let variables = [("PYTHONDONTWRITEBYTECODE", "1".as_ref())];
