@@ -11,6 +11,9 @@ use serde_json::{Map, Value};
 
 use crate::toolset::Wrong;
 
+/// Models that live on this machine unless they have an address: whatever listens there may be the agent's.
+const LOCAL: [&str; 3] = ["ollama/", "ollama_chat/", "llamafile/"];
+
 /// What a model's state says when its key may not be used.
 pub(crate) const MOVED: &str = "the stored model was changed after its key was given: the key belongs to another address and is not \
                                 used. Send the model with its key again (switch_llm), or change to a saved profile (switch_profile)";
@@ -73,7 +76,9 @@ fn each_llm(agent: &mut Value, visit: &mut dyn FnMut(&mut Map<String, Value>)) {
 }
 
 fn has_address(llm: &Map<String, Value>) -> bool {
-    ADDRESSES.iter().any(|name| llm.get(*name).is_some_and(|value| !value.is_null()))
+    let model = llm.get("model").and_then(Value::as_str).unwrap_or_default();
+    LOCAL.iter().any(|prefix| model.starts_with(prefix))
+        || ADDRESSES.iter().any(|name| llm.get(*name).is_some_and(|value| !value.is_null()))
 }
 
 /// Reads the secrets of a model that a client sent: in clear, encrypted by this server, or masked, which keeps those of `old` when

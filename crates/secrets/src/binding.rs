@@ -43,7 +43,8 @@ impl Destination {
     pub fn of(config: &LlmConfig) -> Self {
         let addresses =
             [&config.base_url, &config.ollama_base_url, &config.aws_bedrock_runtime_endpoint, &config.api_version];
-        Self::new(addresses.map(Option::as_deref), config.aws_region_name.as_deref(), config.extra_headers.as_ref())
+        let region = config.aws_region_name.as_deref();
+        Self::new(&config.model, addresses.map(Option::as_deref), region, config.extra_headers.as_ref())
     }
 
     /// Of a configuration as JSON; members of a wrong type count as absent.
@@ -51,7 +52,7 @@ impl Destination {
     pub fn of_members(members: &Map<String, Value>) -> Self {
         let text = |name: &str| members.get(name).and_then(Value::as_str);
         let headers = members.get("extra_headers").and_then(Value::as_object);
-        Self::new(ADDRESS_MEMBERS.map(text), text("aws_region_name"), headers)
+        Self::new(text("model").unwrap_or_default(), ADDRESS_MEMBERS.map(text), text("aws_region_name"), headers)
     }
 
     /// Of something that is no model: `place` says what it is and all that decides where it is sent.
@@ -66,8 +67,18 @@ impl Destination {
         Self(String::new())
     }
 
-    fn new(addresses: [Option<&str>; 4], region: Option<&str>, headers: Option<&Map<String, Value>>) -> Self {
+    fn new(
+        model: &str,
+        addresses: [Option<&str>; 4],
+        region: Option<&str>,
+        headers: Option<&Map<String, Value>>,
+    ) -> Self {
         let addresses = addresses.map(|address| address.unwrap_or_default().trim().trim_end_matches('/'));
+        // Without an address the model's prefix chooses one, and it may be on this machine (`ollama/`).
+        let provider = match model.split_once('/') {
+            Some((prefix, _)) if addresses[0].is_empty() && prefix != "openai" => prefix,
+            _ => "",
+        };
         // A plain region chooses one of the provider's own hosts; anything else could name a host of its own.
         let plain = |region: &&str| !region.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
         let region = region.filter(plain).unwrap_or_default();
@@ -78,7 +89,7 @@ impl Destination {
             .map(|(name, value)| (name.to_ascii_lowercase(), value.to_string()))
             .collect();
         headers.sort();
-        Self(json!(["llm", addresses, region, headers]).to_string())
+        Self(json!(["llm", provider, addresses, region, headers]).to_string())
     }
 
     /// What is stored for a value: a token that only this destination opens.
@@ -221,6 +232,11 @@ mod tests {
             let keys = (&read["api_key"], &read["aws_session_token"]);
             assert_eq!((keys, binding), ((&Value::Null, &Value::Null), Binding::Dropped), "{member}");
         }
+        let at_home = json!({"model": "openai/m", "api_key": "sk-1"});
+        let (read, binding) = read_back(at_home.clone(), |stored| stored["model"] = json!("ollama/m"));
+        assert_eq!((&read["api_key"], binding), (&Value::Null, Binding::Dropped), "another provider");
+        let (read, _) = read_back(at_home, |stored| stored["model"] = json!("gpt-5"));
+        assert_eq!(read["api_key"], "sk-1", "the same provider");
         let (read, _) = read_back(llm(), |stored| stored["aws_region_name"] = json!("eu-central-1"));
         assert_eq!(read["api_key"], "sk-1", "one of the provider's own hosts");
     }
