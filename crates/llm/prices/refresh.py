@@ -78,7 +78,8 @@ def line(name, row):
              price(row.get("cache_read_input_token_cost") or row.get("input_cost_per_token_cache_hit")),
              price(row.get("cache_creation_input_token_cost")), price(reasoning), tier,
              row.get("max_input_tokens") or row.get("max_tokens") or "",
-             row.get("max_output_tokens") or row.get("max_tokens") or "", flags,
+             # The latter may be the context window.
+             row.get("max_output_tokens") or min(row.get("max_tokens") or 0, 16384) or "", flags,
              times(row, "input_cost_per_token_priority")]
     return "\t".join(str(cell) for cell in cells).rstrip("\t")
 

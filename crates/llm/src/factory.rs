@@ -15,6 +15,7 @@ use crate::{
     fallback::{self, Fallback},
     gemini::Gemini,
     http::http_client,
+    info,
     models::Abilities,
     openai::OpenAi,
     plan,
@@ -100,6 +101,7 @@ fn single(
     } else {
         Endpoint::of(config, environment)?
     };
+    info::check(config)?;
     let http = http_client().map_err(|error| LlmError::ServiceUnavailable(error.to_string()))?;
     let mut abilities = Abilities::of(config);
     abilities.inline_images |= endpoint.provider.inline_images;

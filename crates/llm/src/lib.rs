@@ -27,6 +27,9 @@ mod gemini;
 mod history;
 mod http;
 mod images;
+pub mod info;
+#[cfg(any(test, feature = "inside"))]
+pub mod inside;
 mod models;
 pub mod observer;
 mod openai;
@@ -51,6 +54,7 @@ pub use error::LlmError;
 pub use factory::{Environment, client_for, client_with};
 pub use fallback::ProfileLookup;
 pub use http::{HttpSetupError, http_client};
+pub use info::ModelInfo;
 pub use observer::{CallObserver, CallTrace, ClientOptions, RetryNotice};
 pub use plan::{PLAN_MODELS, is_paid_by_plan};
 pub use registry::{LlmRegistry, RegistryError, Slot};
