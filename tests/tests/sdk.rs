@@ -69,6 +69,7 @@ scenarios!(
     pause_resume,
     deferred_init,
     workspace,
+    profiles,
     condense_fork,
     events,
     restart,
