@@ -140,7 +140,8 @@ async fn what_appears_on_disk_is_adopted_and_pages_are_complete() {
 
 #[tokio::test]
 async fn what_cannot_be_read_can_be_deleted() {
-    let damages: [(&str, fn(&Path)); 6] = [
+    type Damage = (&'static str, fn(&Path));
+    let damages: [Damage; 6] = [
         ("meta.json is no JSON", |dir| std::fs::write(dir.join("meta.json"), "{torn").unwrap()),
         ("meta.json is gone", |dir| std::fs::remove_file(dir.join("meta.json")).unwrap()),
         ("base_state.json is no JSON", |dir| std::fs::write(dir.join("base_state.json"), "{torn").unwrap()),

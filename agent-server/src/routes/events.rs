@@ -11,7 +11,7 @@ use axum::{
 };
 use bytes::Bytes;
 use openhands_protocol::{
-    EventId,
+    ConversationId, EventId,
     conversation::{ConfirmationResponseRequest, SendMessageRequest, Success},
 };
 use openhands_store::{EventLog, StoredEvent};
@@ -24,7 +24,7 @@ use crate::{
     extract::{Body, ConversationPath, ListBody, Ready, path_parameter},
     query::Query,
     routes::conversations::create::message_of,
-    state::AppState,
+    state::{App, AppState},
 };
 
 /// Most ids of one batch.
@@ -51,9 +51,18 @@ async fn search(
     let filter = Filter::read(&mut query);
     let from = query.text("page_id").map(EventId::from);
     query.finish()?;
-    let log = app.conversations.get(id).await.map_err(missing_named(id))?.events();
+    let log = log_of(&app, id).await?;
     let found = filter.page(&log, from.as_ref(), limit, newest_first).await?;
     Ok(json(page_body(&found)))
+}
+
+/// The log of a conversation. What was told of it elsewhere is on disk then, unless the disk refuses: only that is shown.
+async fn log_of(app: &App, id: ConversationId) -> Result<EventLog, ApiError> {
+    let log = app.conversations.get(id).await.map_err(missing_named(id))?.events();
+    if let Err(error) = log.settled().await {
+        tracing::warn!(conversation = %id, %error, "events that cannot be stored are not shown");
+    }
+    Ok(log)
 }
 
 fn page_body(found: &Found) -> Bytes {
@@ -85,7 +94,7 @@ async fn count(
 ) -> Result<Json<u64>, ApiError> {
     let filter = Filter::read(&mut query);
     query.finish()?;
-    let log = app.conversations.get(id).await.map_err(missing_named(id))?.events();
+    let log = log_of(&app, id).await?;
     Ok(Json(filter.count(&log).await?))
 }
 
@@ -106,7 +115,7 @@ async fn one(
     ConversationPath(id): ConversationPath,
     EventPath(event): EventPath,
 ) -> Result<Json<Value>, ApiError> {
-    let log = app.conversations.get(id).await.map_err(missing_named(id))?.events();
+    let log = log_of(&app, id).await?;
     read(&log, &event).await?.map(Json).ok_or(ApiError::NotFound)
 }
 
@@ -119,7 +128,7 @@ async fn batch(
     if ids.len() > MAX_BATCH {
         return Err(ApiError::Unprocessable(format!("at most {MAX_BATCH} events can be read at once")));
     }
-    let log = app.conversations.get(id).await.map_err(missing_named(id))?.events();
+    let log = log_of(&app, id).await?;
     let mut events = Vec::with_capacity(ids.len());
     for id in &ids {
         events.push(read(&log, id).await?.unwrap_or_default());
@@ -128,7 +137,7 @@ async fn batch(
 }
 
 async fn read(log: &EventLog, id: &EventId) -> Result<Option<Value>, ApiError> {
-    let Some(seq) = log.position(id) else { return Ok(None) };
+    let Some(seq) = log.position(id).filter(|seq| *seq < log.written()) else { return Ok(None) };
     let events = log.load(seq, seq.saturating_add(1)).await.map_err(ApiError::internal)?;
     events.first().map(|event| with_nulls(event)).transpose()
 }

@@ -117,8 +117,8 @@ async fn history(outgoing: &mut Outgoing, log: &EventLog, resend: &Resend) -> Re
         return Ok(0);
     }
     let mut next = 0;
-    while next < log.len() {
-        let to = next.saturating_add(HISTORY_STEP).min(log.len());
+    while next < log.written() {
+        let to = next.saturating_add(HISTORY_STEP).min(log.written());
         let events = log.load(next, to).await.map_err(|_| End::Close(TRY_AGAIN, "history is not available"))?;
         for event in events {
             let wanted = match resend {

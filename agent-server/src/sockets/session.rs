@@ -92,7 +92,7 @@ async fn greet(
     mut item: Option<OpenItem>,
 ) -> Result<u64, End> {
     let log = conversation.events();
-    let len = log.len();
+    let len = log.written();
     let sync = SessionFrame::Sync { from_seq: after, through_seq: len.checked_sub(1) };
     outgoing.send(sync.text().into()).await?;
     let mut sent_to = 0;

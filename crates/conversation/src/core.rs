@@ -17,12 +17,18 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::{
+    acting,
     calls::CallRecord,
+    failure,
     hub::{Hub, Published},
     info,
     report::ReportState,
     snapshot::Snapshot,
+    storage::Storage,
 };
+
+const CUT_OFF: &str =
+    "This call was cut off because the conversation could not be stored; it may have had part of its effect.";
 
 /// The parent of an event when HEAD is empty but the log is not.
 const ROOT: &str = "__root__";
@@ -37,6 +43,9 @@ pub(crate) struct Core {
     pub(crate) reports: watch::Sender<ReportState>,
     /// Where single model calls are written down until they are folded into `base_state.json`.
     pub(crate) calls_file: SideFile,
+    pub(crate) storage: Storage,
+    /// The id of the event that the answer on its way will give.
+    pub(crate) answer: Option<EventId>,
     /// Sums changed since they were last told.
     stats_untold: bool,
     idle_since: Option<String>,
@@ -46,9 +55,12 @@ impl Core {
     pub(crate) fn new(log: EventLog, state: Snapshot, machine: Machine, calls_file: SideFile) -> Self {
         let idle_since = Some(state.updated_at.clone());
         let report = report_state(&state, &machine, idle_since.as_ref());
+        let hub = Hub::new(log.written());
         Self {
+            storage: Storage::follow(&log, &hub),
             log,
-            hub: Hub::new(),
+            hub,
+            answer: None,
             snapshots: watch::Sender::new(Arc::new(state.clone())),
             reports: watch::Sender::new(report),
             state,
@@ -80,7 +92,7 @@ impl Core {
         }
         self.state.updated_at = time::utc_stamp(now);
         let frame = Published { bytes: stored.bytes.clone(), seq: Some(stored.seq), kind: Arc::clone(&stored.kind) };
-        self.hub.publish_stored(event.id(), &frame);
+        self.hub.publish_stored(event.id(), stored.seq, frame);
         let event = Arc::new(event);
         self.machine.observe(&event);
         self.state.final_response = Arc::clone(self.machine.final_response());
@@ -146,12 +158,51 @@ impl Core {
     /// Publishes a `full_state` frame. A client's blocking run returns on it.
     pub(crate) fn publish_full_state(&self) {
         if self.hub.is_heard() {
-            self.hub.publish(&Published {
-                bytes: info::full_state_event(&self.state),
-                seq: None,
-                kind: "ConversationStateUpdateEvent".into(),
-            });
+            self.hub.publish(self.full_state());
         }
+    }
+
+    fn full_state(&self) -> Published {
+        Published { bytes: info::full_state_event(&self.state), seq: None, kind: "ConversationStateUpdateEvent".into() }
+    }
+
+    /// Ends a run that cannot be stored. Its end is written when the disk takes it, and told at once, past what waits.
+    pub(crate) fn fail_storage(&mut self, error: &StoreError) {
+        let mut event = failure::storage_failed(error);
+        let base = event.base_mut();
+        base.id = EventId::random();
+        base.timestamp = time::event_now();
+        let frame = serde_json::to_vec(&event).map(|bytes| Published {
+            bytes: bytes.into(),
+            seq: None,
+            kind: event.kind().into(),
+        });
+        // Another server's log must not be written; everything else waits in memory until the disk takes it.
+        if !matches!(error, StoreError::OwnershipLost { .. }) {
+            let written = self.settle_pending(CUT_OFF).and_then(|()| {
+                self.set_status(ExecutionStatus::Error)?;
+                self.append(event).map(drop)
+            });
+            if let Err(error) = written {
+                tracing::error!(conversation = %self.state.id, %error, "the end of the run is told but not stored");
+            }
+        }
+        self.put_status(ExecutionStatus::Error);
+        self.hub.give_up_now("StorageError");
+        if let Ok(frame) = frame {
+            self.hub.publish_now(frame);
+        }
+        self.hub.publish_now(self.full_state());
+    }
+
+    /// Gives every action without a result an error, so that none is ever executed again.
+    fn settle_pending(&mut self, why: &str) -> Result<(), StoreError> {
+        for pending in self.machine.pending().events().to_vec() {
+            if let Event::Action(action) = &*pending {
+                self.append(acting::failed(action, why.to_owned()))?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -7,6 +7,8 @@ use openhands_protocol::{
     event::{ConversationErrorEvent, MessageEvent},
 };
 
+use openhands_store::StoreError;
+
 use crate::core::draft;
 
 /// A draft of the event that ends a run with an error.
@@ -37,6 +39,16 @@ pub(crate) fn model_failed(error: &LlmError) -> Event {
         LlmError::Cancelled => Classification::new("unknown", true, "retry"),
     };
     conversation_error(error.code(), error.to_string(), classification)
+}
+
+/// The log cannot be written, so nothing may go on.
+pub(crate) fn storage_failed(error: &StoreError) -> Event {
+    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
+    conversation_error(
+        "StorageError",
+        format!("The run was ended because the conversation cannot be stored: {error}{cause}."),
+        Classification::new("transient", true, "retry"),
+    )
 }
 
 /// The run had all its model calls.

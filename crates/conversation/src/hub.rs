@@ -3,6 +3,11 @@
 //! Each kind of socket has its own bytes for the same thing; they are made once, and only for a kind that listens. What is
 //! known of the answer on its way is kept here too, so that the end of an item and the event that ends it are one step for
 //! everybody who comes or listens.
+//!
+//! A stored event is shown once its file is on disk, and everything that was published after it waits for it: what a client
+//! has seen is there after a kill, and the order is the order of the log.
+
+mod stage;
 
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -10,12 +15,11 @@ use std::sync::{
 };
 
 use bytes::Bytes;
-use openhands_protocol::{
-    EventId,
-    session::{self, SessionFrame},
-};
+use openhands_protocol::{EventId, session::SessionFrame};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+
+use self::stage::{Act, Stage, Subscriber};
 
 /// Most bytes that wait for one subscriber.
 const MAX_WAITING_BYTES: usize = 16 * 1024 * 1024;
@@ -141,85 +145,20 @@ struct Gauge {
     lagged: CancellationToken,
 }
 
-#[derive(Debug)]
-struct Subscriber {
-    audience: Audience,
-    /// Bounded by the gauge.
-    frames: mpsc::UnboundedSender<Published>,
-    gauge: Arc<Gauge>,
-}
-
-impl Subscriber {
-    /// Whether the subscriber stays.
-    fn offer(&self, frame: &Published) -> bool {
-        let waiting = self.gauge.bytes.fetch_add(frame.cost(), Ordering::Relaxed);
-        // One frame larger than the limit still passes when nothing else waits.
-        if waiting == 0 || waiting.saturating_add(frame.cost()) <= MAX_WAITING_BYTES {
-            return self.frames.send(frame.clone()).is_ok();
-        }
-        self.gauge.lagged.cancel();
-        false
-    }
-}
-
-/// The answer that is expected, and whether pieces of it were shown.
-#[derive(Debug)]
-struct Expected {
-    id: EventId,
-    anchor_seq: Option<u64>,
-    /// The attempt whose start was told and whose end was not.
-    open: Option<u32>,
-}
-
-#[derive(Debug, Default)]
-struct Audiences {
-    subscribers: Vec<Subscriber>,
-    expected: Option<Expected>,
-}
-
-impl Audiences {
-    /// Offers a frame to everybody; the bytes of an audience are made when the first of its members is met.
-    fn offer(&mut self, make: impl Fn(Audience) -> Option<Published>) {
-        let (mut bare, mut enveloped) = (None, None);
-        self.subscribers.retain(|subscriber| {
-            let made = match subscriber.audience {
-                Audience::Events => &mut bare,
-                Audience::Session => &mut enveloped,
-            };
-            match made.get_or_insert_with(|| make(subscriber.audience)) {
-                Some(frame) => subscriber.offer(frame),
-                None => !subscriber.frames.is_closed(),
-            }
-        });
-    }
-
-    fn tell(&mut self, kind: &str, frame: &SessionFrame<'_>) {
-        self.offer(|audience| match audience {
-            Audience::Events => None,
-            Audience::Session => Some(Published { bytes: frame.text().into(), seq: None, kind: kind.into() }),
-        });
-    }
-
-    /// Tells that the open attempt has ended without an event.
-    fn abort(&mut self, reason: &str) {
-        let Some(Expected { id, open, .. }) = &mut self.expected else { return };
-        let Some(attempt) = open.take() else { return };
-        let id = id.clone();
-        self.tell("item_aborted", &SessionFrame::ItemAborted { item_id: &id, attempt, reason });
-    }
-}
-
 /// The subscribers of one conversation; `None` once it is closed.
 #[derive(Clone, Debug)]
 pub(crate) struct Hub {
-    audiences: Arc<Mutex<Option<Audiences>>>,
+    stage: Arc<Mutex<Option<Stage>>>,
     /// Subscriptions that are held.
     listeners: Arc<AtomicUsize>,
 }
 
 impl Hub {
-    pub(crate) fn new() -> Self {
-        Self { audiences: Arc::new(Mutex::new(Some(Audiences::default()))), listeners: Arc::default() }
+    /// A hub of a log with so many events on disk.
+    pub(crate) fn new(written: u64) -> Self {
+        let mut stage = Stage::default();
+        stage.release(written);
+        Self { stage: Arc::new(Mutex::new(Some(stage))), listeners: Arc::default() }
     }
 
     /// Adds a subscriber unless `limit` of them listen already. After the close it ends at once.
@@ -227,14 +166,14 @@ impl Hub {
         let (frames, receiver) = mpsc::unbounded_channel();
         let gauge = Arc::new(Gauge::default());
         let mut item = None;
-        if let Some(all) = self.lock().as_mut() {
-            all.subscribers.retain(|subscriber| !subscriber.frames.is_closed());
-            if all.subscribers.len() >= limit {
+        if let Some(stage) = self.lock().as_mut() {
+            stage.subscribers.retain(|subscriber| !subscriber.frames.is_closed());
+            if stage.subscribers.len() >= limit {
                 return Err(TooManySubscribers);
             }
-            all.subscribers.push(Subscriber { audience, frames, gauge: Arc::clone(&gauge) });
-            item = all.expected.as_ref().and_then(|expected| {
-                let Expected { id, anchor_seq, open } = expected;
+            stage.subscribers.push(Subscriber { audience, frames, gauge: Arc::clone(&gauge) });
+            item = stage.expected.as_ref().and_then(|expected| {
+                let stage::Expected { id, anchor_seq, open } = expected;
                 Some(OpenItem { id: id.clone(), attempt: (*open)?, anchor_seq: *anchor_seq })
             });
         }
@@ -247,68 +186,61 @@ impl Hub {
         self.listeners.load(Ordering::Relaxed) > 0
     }
 
-    /// Hands a stored event to everybody. The answer that was expected under its id has come.
-    pub(crate) fn publish_stored(&self, id: &EventId, frame: &Published) {
-        if let Some(all) = self.lock().as_mut() {
-            all.expected.take_if(|expected| expected.id == *id);
-            all.offer(|audience| Some(in_form(audience, frame)));
+    /// Events below this are on disk now.
+    pub(crate) fn release(&self, written: u64) {
+        if let Some(stage) = self.lock().as_mut() {
+            stage.release(written);
         }
     }
 
+    /// Hands a stored event to everybody, once it is on disk.
+    pub(crate) fn publish_stored(&self, id: &EventId, seq: u64, frame: Published) {
+        self.submit(Act::Stored { id: id.clone(), seq, frame });
+    }
+
     /// Hands an event to everybody that is not stored.
-    pub(crate) fn publish(&self, frame: &Published) {
-        if let Some(all) = self.lock().as_mut() {
-            all.offer(|audience| Some(in_form(audience, frame)));
+    pub(crate) fn publish(&self, frame: Published) {
+        self.submit(Act::Event(frame));
+    }
+
+    /// The same past everything that waits for the disk, for when the disk is what is to be told of.
+    pub(crate) fn publish_now(&self, frame: Published) {
+        if let Some(stage) = self.lock().as_mut() {
+            stage.perform(Act::Event(frame));
         }
     }
 
     /// An answer is expected, whose event will have this id.
     pub(crate) fn expect(&self, id: EventId, anchor_seq: Option<u64>) {
-        if let Some(all) = self.lock().as_mut() {
-            all.abort("no_durable_event");
-            all.expected = Some(Expected { id, anchor_seq, open: None });
-        }
-    }
-
-    /// The id of the answer that is expected.
-    pub(crate) fn expected(&self) -> Option<EventId> {
-        self.lock().as_ref()?.expected.as_ref().map(|expected| expected.id.clone())
+        self.submit(Act::Expect { id, anchor_seq });
     }
 
     /// The first piece of an attempt has come. Nothing happens when the answer is no longer expected.
-    pub(crate) fn start_attempt(&self, item_id: &EventId, attempt: u32) {
-        if let Some(all) = self.lock().as_mut()
-            && let Some(expected) = all.expected.as_mut().filter(|expected| expected.id == *item_id)
-        {
-            expected.open = Some(attempt);
-            let anchor_seq = expected.anchor_seq;
-            all.tell("item_started", &SessionFrame::ItemStarted { item_id, attempt, anchor_seq });
-        }
+    pub(crate) fn start_attempt(&self, id: &EventId, attempt: u32) {
+        self.submit(Act::Start { id: id.clone(), attempt });
     }
 
     /// Hands a piece of the expected answer to everybody.
-    pub(crate) fn piece(&self, item_id: &EventId, make: impl Fn(Audience) -> Option<Published>) {
-        if let Some(all) = self.lock().as_mut()
-            && all.expected.as_ref().is_some_and(|expected| expected.id == *item_id)
-        {
-            all.offer(make);
+    pub(crate) fn piece(&self, id: &EventId, make: impl Fn(Audience) -> Option<Published>) {
+        if let Some(stage) = self.lock().as_mut() {
+            stage.piece(id, make);
         }
     }
 
     /// An attempt is void; another may follow.
-    pub(crate) fn abort_attempt(&self, item_id: &EventId, reason: &str) {
-        if let Some(all) = self.lock().as_mut()
-            && all.expected.as_ref().is_some_and(|expected| expected.id == *item_id)
-        {
-            all.abort(reason);
-        }
+    pub(crate) fn abort_attempt(&self, id: &EventId, reason: &str) {
+        self.submit(Act::Abort { id: id.clone(), reason: reason.to_owned() });
     }
 
     /// No answer is expected any more. Nothing is told when its event has come or nothing of it was shown.
     pub(crate) fn give_up(&self, reason: &str) {
-        if let Some(all) = self.lock().as_mut() {
-            all.abort(reason);
-            all.expected = None;
+        self.submit(Act::GiveUp { reason: reason.to_owned() });
+    }
+
+    /// The same past everything that waits for the disk.
+    pub(crate) fn give_up_now(&self, reason: &str) {
+        if let Some(stage) = self.lock().as_mut() {
+            stage.perform(Act::GiveUp { reason: reason.to_owned() });
         }
     }
 
@@ -317,19 +249,14 @@ impl Hub {
         *self.lock() = None;
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Audiences>> {
-        self.audiences.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// An event in the form of an audience.
-fn in_form(audience: Audience, frame: &Published) -> Published {
-    match (audience, frame.seq) {
-        (Audience::Events, _) => frame.clone(),
-        (Audience::Session, Some(seq)) => {
-            Published { bytes: session::durable(seq, &frame.bytes).into(), ..frame.clone() }
+    fn submit(&self, act: Act) {
+        if let Some(stage) = self.lock().as_mut() {
+            stage.submit(act);
         }
-        (Audience::Session, None) => Published { bytes: session::transient(&frame.bytes).into(), ..frame.clone() },
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Stage>> {
+        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -34,6 +34,7 @@ mod saver;
 mod side;
 mod slots;
 mod snapshot;
+mod storage;
 mod support;
 mod switch;
 mod task;

@@ -134,15 +134,16 @@ impl Stream {
 
 impl Core {
     /// Makes the stream of the next answer and settles the id of its event.
-    pub(crate) fn stream(&self) -> Stream {
+    pub(crate) fn stream(&mut self) -> Stream {
         let item = EventId::random();
+        self.answer = Some(item.clone());
         self.hub.expect(item.clone(), self.log.len().checked_sub(1));
         Stream::new(self.hub.clone(), &self.state.secrets, item)
     }
 
     /// Appends the events of an answer; the first has the id under which the answer was streamed.
     pub(crate) fn append_answer(&mut self, events: Vec<Event>) -> Result<(), StoreError> {
-        let mut item = self.hub.expected();
+        let mut item = self.answer.take();
         for mut event in events {
             if let Some(id) = item.take() {
                 event.base_mut().id = id;

@@ -76,6 +76,7 @@ enum Input {
     SaveDue,
     EchoDue,
     LeaseLost,
+    StorageFailed(StoreError),
 }
 
 impl Task {
@@ -101,12 +102,13 @@ impl Task {
                 Input::SaveDue => self.save_changes().await,
                 Input::EchoDue => self.core.publish_full_state(),
                 Input::LeaseLost => return self.abandon().await,
+                Input::StorageFailed(error) => self.storage_failed(error),
             }
         }
     }
 
     async fn wait(&mut self) -> Input {
-        let Self { mailbox, run, saver, lease, echo, .. } = self;
+        let Self { mailbox, run, saver, lease, echo, core, .. } = self;
         let ended = async {
             match run {
                 Some(run) => run.ended().await,
@@ -119,6 +121,7 @@ impl Task {
             () = saver.due() => Input::SaveDue,
             () = echo.due() => Input::EchoDue,
             () = lease.lost() => Input::LeaseLost,
+            error = core.storage.trouble() => Input::StorageFailed(error),
         }
     }
 
@@ -202,6 +205,7 @@ impl Task {
         if message.role != Role::User {
             return Err(SendError::NotAUserMessage);
         }
+        self.check_storage()?;
         // A message that asks for a run which cannot start is not taken either, so that the caller may simply repeat it.
         let permit = match (&self.run, message.run) {
             (None, true) => Some(self.permit().ok_or(SendError::CapacityFull)?),
@@ -296,6 +300,7 @@ impl Task {
         if self.run.as_ref().is_some_and(|run| !run.only_condenses) {
             return Err(RunError::AlreadyRunning);
         }
+        self.check_storage()?;
         if self.has_nothing_to_do() {
             if self.core.state.status == ExecutionStatus::Paused {
                 self.core.set_status(ExecutionStatus::Idle)?;
@@ -421,10 +426,23 @@ impl Task {
         if let Some(run) = self.run.take() {
             run.drop_all(&mut self.request, &mut self.core.machine);
         }
-        self.core.hub.give_up("StorageError");
-        self.core.put_status(ExecutionStatus::Error);
+        self.core.fail_storage(&error);
         self.core.publish();
-        self.core.publish_full_state();
+    }
+
+    /// What is in memory is kept and tried again; only a run must not go on.
+    fn storage_failed(&mut self, error: StoreError) {
+        self.core.storage.try_again(&self.core.log);
+        if self.run.is_some() {
+            self.note(Err(error));
+        }
+    }
+
+    /// Refuses to take more while the disk takes nothing; the caller may repeat it.
+    fn check_storage(&mut self) -> Result<(), StoreError> {
+        let Some(error) = self.core.storage.failing() else { return Ok(()) };
+        self.core.storage.try_again(&self.core.log);
+        Err(error)
     }
 
     async fn close(&mut self, delete: bool) {

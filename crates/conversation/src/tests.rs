@@ -4,6 +4,7 @@ mod condensing;
 mod confirmation;
 mod control;
 mod crash;
+mod disk;
 mod failures;
 mod fork;
 mod limits;

@@ -19,6 +19,7 @@ use std::{
 use bytes::Bytes;
 use openhands_protocol::{Event, EventId};
 
+pub use self::writer::LogFollower;
 use self::{index::Index, writer::Writer};
 use crate::{
     atomic,
@@ -79,6 +80,26 @@ impl EventLog {
     /// [`StoreError::OwnershipLost`]. Has an effect once.
     pub fn guard(&self, lease: Lease) {
         self.shared.writer.guard(lease);
+    }
+
+    /// From now on `follower` hears how far the log is on disk. Has an effect once.
+    pub fn follow(&self, follower: Arc<dyn LogFollower>) {
+        self.shared.writer.follow(follower);
+    }
+
+    /// Number of events that are on disk. What is shown to anybody ends here: an event that was seen is there after a kill.
+    #[must_use]
+    pub fn written(&self) -> u64 {
+        self.shared.writer.written()
+    }
+
+    /// Waits until what was appended so far is on disk, without asking for more: to be called before the log is shown, so that
+    /// a reader misses nothing that was told elsewhere.
+    ///
+    /// # Errors
+    /// Whatever kept the events from the disk; [`EventLog::written`] still holds.
+    pub async fn settled(&self) -> Result<(), StoreError> {
+        self.shared.writer.settled(self.len()).await
     }
 
     /// Number of events, durable or not.

@@ -20,7 +20,7 @@ pub use atomic::{create_private_dir, read_bounded, replace, sync_dir};
 pub use catalog::{Catalog, CatalogEntry};
 pub use error::StoreError;
 pub use event::{EventHead, StoredEvent};
-pub use event_log::EventLog;
+pub use event_log::{EventLog, LogFollower};
 pub use file_lock::FileLock;
 pub use lease::{Lease, LeaseError, LeaseOwner};
 pub use side_file::SideFile;

@@ -97,8 +97,8 @@ impl Filter {
         limit: usize,
         newest_first: bool,
     ) -> Result<Found, ApiError> {
-        let len = log.len();
-        let start = from.and_then(|id| log.position(id));
+        let len = log.written();
+        let start = from.and_then(|id| log.position(id)).filter(|seq| *seq < len);
         let mut cursor = match (start, newest_first) {
             (Some(seq), _) => Some(seq),
             (None, true) => len.checked_sub(1),
@@ -129,7 +129,7 @@ impl Filter {
     /// # Errors
     /// When the log cannot be read.
     pub(super) async fn count(&self, log: &EventLog) -> Result<u64, ApiError> {
-        let len = log.len();
+        let len = log.written();
         if self.is_empty() {
             return Ok(len);
         }

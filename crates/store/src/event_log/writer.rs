@@ -44,6 +44,15 @@ pub(super) struct Writer {
     written: AtomicU64,
     progress: watch::Sender<Progress>,
     lease: OnceLock<Lease>,
+    follower: OnceLock<Arc<dyn LogFollower>>,
+}
+
+/// Hears what becomes of appended events. Called on the thread that writes, so it must not block.
+pub trait LogFollower: Send + Sync {
+    /// Events below `count` are on disk (a kill of this process leaves them), though perhaps not on the device.
+    fn written(&self, count: u64);
+    /// A round failed; its events are written again by the next one.
+    fn failed(&self, error: &StoreError);
 }
 
 #[derive(Default)]
@@ -82,11 +91,16 @@ impl Writer {
             written: AtomicU64::new(found.ids.len() as u64),
             progress: watch::Sender::new(Progress { durable: found.durable, ..Progress::default() }),
             lease: OnceLock::new(),
+            follower: OnceLock::new(),
         }
     }
 
     pub(super) fn guard(&self, lease: Lease) {
         let _ = self.lease.set(lease);
+    }
+
+    pub(super) fn follow(&self, follower: Arc<dyn LogFollower>) {
+        let _ = self.follower.set(follower);
     }
 
     pub(super) fn check_owner(&self) -> Result<(), StoreError> {
@@ -149,6 +163,22 @@ impl Writer {
         }
     }
 
+    /// Waits until this many events are on disk, or a round fails.
+    pub(super) async fn settled(self: &Arc<Self>, target: u64) -> Result<(), StoreError> {
+        let mut progress = self.progress.subscribe();
+        let failures = progress.borrow_and_update().failures;
+        while self.written() < target {
+            self.wake();
+            // The sender lives in `self`.
+            let _ = progress.changed().await;
+            let now = progress.borrow_and_update();
+            if now.failures != failures {
+                return Err(now.error.clone().unwrap_or(StoreError::Stopped));
+            }
+        }
+        Ok(())
+    }
+
     /// Rounds until there is nothing to do, or one fails.
     fn rounds(&self) {
         let mut disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
@@ -182,6 +212,9 @@ impl Writer {
             queue.wanted = 0;
             queue.running = false;
         }
+        if let Some(follower) = self.follower.get() {
+            follower.failed(&error);
+        }
         self.progress.send_modify(|progress| {
             progress.failures += 1;
             progress.error = Some(error);
@@ -192,6 +225,11 @@ impl Writer {
         self.write(batch, sync)?;
         let written = batch.last().map_or_else(|| self.written(), |stored| stored.seq + 1);
         self.written.store(written, Ordering::Release);
+        if let Some(follower) = self.follower.get() {
+            follower.written(written);
+        }
+        // Wakes who waits for it; the sum below is told once the device has it.
+        self.progress.send_modify(|_| {});
         if !sync {
             disk.unsynced.extend(batch.iter().map(|stored| (stored.seq, stored.id.clone())));
             return Ok(());
