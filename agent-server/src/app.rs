@@ -111,7 +111,7 @@ impl App {
         let environment = Environment {
             llm: Arc::clone(&llm),
             telemetry: telemetry.clone().map(|telemetry| telemetry as Arc<dyn openhands_conversation::Telemetry>),
-            tools: Arc::new(StockTools::default()),
+            tools: Arc::new(StockTools::beside(sign_ins.subscription().clone())),
             cipher,
             variables: variables.clone(),
             lease: lease(&config),

@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use futures::future::BoxFuture;
 use openhands_conversation::{LlmFactory, ToolRequest, Toolbox};
+use openhands_protocol::secret::SecretText;
 use openhands_subscription::Subscription;
 use openhands_tools::{Registry, Tool, ToolSetup};
 
@@ -11,11 +13,23 @@ pub const TOOL_NAMES: [&str; 7] =
     ["apply_patch", "file_editor", "finish", "switch_llm", "task_tracker", "terminal", "think"];
 
 /// The built-in tools.
-pub struct StockTools(Registry);
+pub struct StockTools {
+    registry: Registry,
+    /// Its tokens lie where tools can read them.
+    plan: Option<Subscription>,
+}
+
+impl StockTools {
+    /// Tools beside the tokens of a plan, which are hidden in what they print.
+    #[must_use]
+    pub fn beside(plan: Subscription) -> Self {
+        Self { plan: Some(plan), ..Self::default() }
+    }
+}
 
 impl Default for StockTools {
     fn default() -> Self {
-        Self(Registry::stock())
+        Self { registry: Registry::stock(), plan: None }
     }
 }
 
@@ -27,7 +41,16 @@ impl Toolbox for StockTools {
             profiles: saved_profiles(request),
             ..ToolSetup::default()
         };
-        self.0.build(request.tools, request.include_default_tools, &setup).map_err(|error| error.to_string())
+        self.registry.build(request.tools, request.include_default_tools, &setup).map_err(|error| error.to_string())
+    }
+
+    fn fresh_keys(&self) -> BoxFuture<'static, Vec<SecretText>> {
+        let Some(plan) = self.plan.clone() else { return Box::pin(std::future::ready(Vec::new())) };
+        Box::pin(async move {
+            // What cannot be read cannot be printed either.
+            let stored = plan.stored().await.ok().flatten();
+            stored.into_iter().flat_map(|stored| [stored.access_token, stored.refresh_token]).collect()
+        })
     }
 }
 

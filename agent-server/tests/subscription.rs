@@ -132,9 +132,7 @@ async fn no_answer_and_no_stored_conversation_holds_a_token() {
     sign_in(&server, &service).await;
     let (conversation, info) = converse(&server, llm()).await;
     assert_eq!(info["execution_status"], "finished");
-    let file = std::fs::read_to_string(server.folder.path().join("persistence/auth/openai_oauth.json")).unwrap();
-    let stored: Value = serde_json::from_str(&file).unwrap();
-    let tokens = ["access_token", "refresh_token"].map(|name| stored[name].as_str().unwrap().to_owned());
+    let tokens = stored(&server);
     let mut shown = vec![info.to_string(), events(&server, &conversation).await, status(&server).await.to_string()];
     for entry in walk(&server.folder.path().join("conversations")) {
         shown.push(String::from_utf8_lossy(&std::fs::read(entry).unwrap()).into_owned());
@@ -187,6 +185,44 @@ async fn tokens_are_renewed_in_a_conversation_and_a_sign_out_ends_it() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert_eq!(ended(&server, &conversation).await["execution_status"], "error");
+}
+
+#[tokio::test]
+async fn tokens_that_a_tool_prints_are_hidden_after_a_renewal_too() {
+    let look = || Turn::calls(&[("t", "terminal", json!({"command": "cat ../persistence/auth/openai_oauth.json"}))]);
+    let finish = || Turn::calls(&[("f", "finish", json!({"message": "done"}))]);
+    let service = PlanService::start([look(), finish(), look(), finish()]).await;
+    let server = server(&service).await;
+    sign_in(&server, &service).await;
+    let (conversation, info) = converse(&server, llm()).await;
+    assert_eq!(info["execution_status"], "finished", "{}", events(&server, &conversation).await);
+    let first = stored(&server);
+    // The next call is refused, so that other tokens lie there when the tool looks again.
+    service.revoke_access();
+    let message = json!({"role": "user", "content": [{"type": "text", "text": "again"}], "run": true});
+    server.post(&format!("{conversation}/events"), message).await;
+    let began = Instant::now();
+    while service.calls().len() < 4 {
+        assert!(began.elapsed() < LIMIT, "{}", events(&server, &conversation).await);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(
+        (ended(&server, &conversation).await["execution_status"].clone(), service.renewed()),
+        (json!("finished"), 1)
+    );
+    let shown: String = events(&server, &conversation).await.replace("\\n", "").split_whitespace().collect();
+    assert_eq!(shown.matches("\\\"access_token\\\"").count(), 2, "{shown}");
+    for token in [first, stored(&server)].concat() {
+        let (_, end) = token.split_at(token.len() / 2);
+        assert!(!shown.contains(end), "{shown}");
+    }
+}
+
+/// The tokens in the server's file.
+fn stored(server: &Server) -> Vec<String> {
+    let file = std::fs::read_to_string(server.folder.path().join("persistence/auth/openai_oauth.json")).unwrap();
+    let stored: Value = serde_json::from_str(&file).unwrap();
+    ["access_token", "refresh_token"].map(|name| stored[name].as_str().unwrap().to_owned()).into()
 }
 
 #[tokio::test]

@@ -83,6 +83,12 @@ pub trait Toolbox: Send + Sync {
     /// # Errors
     /// A text that names the tool that does not exist, or the parameter that is wrong.
     fn build(&self, request: &ToolRequest<'_>) -> Result<Vec<Arc<dyn Tool>>, String>;
+
+    /// Keys of the server that tools could read and that change while it runs. Asked before each action, and hidden from then on
+    /// in what tools print.
+    fn fresh_keys(&self) -> BoxFuture<'static, Vec<SecretText>> {
+        Box::pin(std::future::ready(Vec::new()))
+    }
 }
 
 /// Who owns conversations on this server.

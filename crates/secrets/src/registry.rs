@@ -134,12 +134,15 @@ impl SecretRegistry {
     /// Hides these values in outputs, too: keys of the server and of its models. Short ones, which are place-holders, are not.
     pub fn hide(&self, keys: impl IntoIterator<Item = SecretText>) {
         let mut state = self.write();
+        let known = state.keys.len();
         for key in keys.into_iter().filter(|key| key.expose().len() >= SHORTEST_KEY) {
             if !state.keys.contains(&key) {
                 state.keys.push(key);
             }
         }
-        state.renew_mask();
+        if state.keys.len() > known {
+            state.renew_mask();
+        }
     }
 
     fn put(&self, name: &str, source: &Value, cipher: Option<&Cipher>) -> Result<(), InvalidSecret> {

@@ -63,7 +63,15 @@ pub(crate) fn run(report: &mut Report, full: bool, keep: bool) {
     let python = uses_python.then(|| report.prepare("set-up: Python SDK", python::sdk)).flatten();
     if report.wants("Python SDK scenarios") {
         match &python {
-            Some(python) => report.tests("Python SDK scenarios", with_conformance(tests(&["sdk"], "sdk"), python)),
+            Some(python) => {
+                let mut command = with_conformance(tests(&["sdk", "plan"], "sdk"), python);
+                if let Some(collector) =
+                    full.then(|| report.prepare("set-up: OpenTelemetry Collector", collector)).flatten()
+                {
+                    command = command.env("OPENHANDS_OTELCOL", collector);
+                }
+                report.tests("Python SDK scenarios", command);
+            }
             None => report.missing("Python SDK scenarios", "there is no Python with the SDK"),
         }
     }
@@ -82,6 +90,11 @@ pub(crate) fn run(report: &mut Report, full: bool, keep: bool) {
             report.prepare("clean-up: cluster", || cluster::down(CLUSTER));
         }
     }
+}
+
+/// The collector that takes traces in the full test.
+fn collector() -> Result<PathBuf> {
+    go::local("collector", &folders::repository().join("tests/fixtures/collector"))
 }
 
 fn start(images: &[build::Image]) -> Result<Target> {
