@@ -1,16 +1,25 @@
 """Traces: a collector gets the spans of runs, calls and tools by OTLP; a caller's trace is continued; nothing said is in them.
 
-The collector here decodes with OpenTelemetry's own protocol package; `OPENHANDS_OTELCOL` names a real Collector to stand before it.
+The collector here decodes with OpenTelemetry's own protocol package; `OPENHANDS_OTELCOL` names a real Collector that is asked too.
 """
 
 import os
 import signal
+import socket
+import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from harness import END, play, same, shell, within
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest, ExportTraceServiceResponse
 
+CONFIG = """
+receivers: {{otlp: {{protocols: {{http: {{endpoint: "{address}"}}}}}}}}
+exporters: {{debug: {{verbosity: detailed}}}}
+service:
+  telemetry: {{metrics: {{level: none}}}}
+  pipelines: {{traces: {{receivers: [otlp], exporters: [debug]}}}}
+"""
 PARENT = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331")
 
 
@@ -48,6 +57,30 @@ def members(span):
         return [plain(v) for v in value.array_value.values] if kind == "array_value" else getattr(value, kind)
 
     return {pair.key: plain(pair.value) for pair in span.attributes}
+
+
+def real(lab, program):
+    """A Collector takes what the server sends and logs it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    config, log = lab.folder / "collector.yaml", lab.folder / "collector.log"
+    config.write_text(CONFIG.format(address=address))
+    with log.open("wb") as out:
+        collector = subprocess.Popen([program, "--config", str(config)], stdout=out, stderr=out)
+    try:
+        within(20, "the Collector is ready", lambda: "Everything is ready" in log.read_text())
+        server = lab.serve("real", OTEL_EXPORTER_OTLP_ENDPOINT=f"http://{address}", OTEL_BSP_SCHEDULE_DELAY="50")
+        client = lab.client(server)
+        conversation = client.converse([shell("true"), END])
+        same(client.run(conversation, "Go"), "finished", "status")
+        trace = str(conversation.id).replace("-", "")
+        for line in (f"Trace ID       : {trace}", "Name           : invoke_agent", "Name           : chat scripted",
+                     "Name           : execute_tool terminal", "gen_ai.usage.input_tokens: Int(", "service.name: Str(openhands-agent-server)"):
+            within(10, line, lambda line=line: line in log.read_text())
+    finally:
+        collector.kill()
+        collector.wait()
 
 
 def run(lab):
@@ -103,6 +136,9 @@ def run(lab):
     late = [s for s in collector.spans()[count:] if s.name == "invoke_agent"]
     # without a caller the conversation itself is the trace
     same([s.trace_id.hex() for s in late], [str(last.id).replace("-", "")], "trace of the last run")
+
+    if os.environ.get("OPENHANDS_OTELCOL"):
+        real(lab, os.environ["OPENHANDS_OTELCOL"])
 
     # a collector that is not there slows nothing and is told once
     gone = lab.serve("gone", OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:1", OTEL_BSP_SCHEDULE_DELAY="50")

@@ -10,6 +10,8 @@ const SPAN_NAME: &str = "observability_span_name";
 const TAGS: &str = "observability_tags";
 const METADATA: &str = "observability_metadata";
 const PARENT: &str = "observability_parent_span_context";
+/// The name without a meaning.
+const DEFAULT_NAME: &str = "conversation";
 /// Longest span name and tag, characters.
 const MAX_NAME: usize = 128;
 /// Most tags and members of metadata.
@@ -22,8 +24,12 @@ const MAX_PARENT: usize = 4096;
 /// # Errors
 /// 422 names the member.
 pub(super) fn take(body: &mut Map<String, Value>, headers: &HeaderMap) -> Result<(), ApiError> {
-    // Clients send null for "not given".
-    body.retain(|_, value| !value.is_null());
+    // Clients send null, the default name and an empty list for "not given".
+    body.retain(|member, value| match member.as_str() {
+        SPAN_NAME => !value.is_null() && value != DEFAULT_NAME,
+        TAGS => !value.is_null() && value.as_array().is_none_or(|tags| !tags.is_empty()),
+        _ => !value.is_null(),
+    });
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).filter(|text| !text.is_empty());
     if let Some(name) = header("x-openhands-observability-span-name") {
         body.entry(SPAN_NAME).or_insert_with(|| json!(name));
@@ -141,13 +147,17 @@ mod tests {
         assert_eq!(taken(json!({}), &headers).unwrap(), expected);
         let body = json!({
             "observability_span_name": "own",
-            "observability_tags": [],
+            "observability_tags": ["c"],
             "observability_metadata": {"team": "red"},
             "observability_parent_span_context": "own",
         });
         let mut expected = body.clone();
         expected["observability_metadata"] = json!({"team": "red", "try": 2});
         assert_eq!(taken(body, &headers).unwrap(), expected);
+        let blank = json!({"observability_span_name": "conversation", "observability_tags": [], "user_id": null});
+        let labelled = json!({"observability_span_name": "nightly.fix", "observability_tags": ["a", "b"]});
+        assert_eq!(taken(blank.clone(), &headers[..2]).unwrap(), labelled);
+        assert_eq!(taken(blank, &[]).unwrap(), json!({}));
         let parent = |headers| taken(json!({}), headers).unwrap();
         assert_eq!(parent(&[("traceparent", W3C)]), json!({"observability_parent_span_context": W3C}));
         assert_eq!(parent(&[("traceparent", "nonsense")]), json!({}));
