@@ -75,7 +75,8 @@ scenarios!(
     restart,
     streaming,
     completion_logs,
-    traces
+    traces,
+    variables
 );
 
 #[tokio::test]
