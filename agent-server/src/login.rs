@@ -1,7 +1,7 @@
 //! The commands that sign somebody in with a vendor's plan on this machine, and out again. They use the files of the server that
 //! runs for the same user; it need not run.
 
-use std::{path::Path, process::ExitCode, sync::Arc};
+use std::{io::Write as _, path::Path, process::ExitCode, sync::Arc};
 
 use clap::{Args, Subcommand};
 use openhands_subscription::{
@@ -72,7 +72,8 @@ async fn run(command: Command, folder: &Path) -> ExitCode {
     });
     match carry_out(command, folder, &cancel).await {
         Ok(text) => {
-            Terminal.tell(&text);
+            // The result alone goes to standard output, for programs that read it.
+            let _ = writeln!(std::io::stdout(), "{text}");
             ExitCode::SUCCESS
         }
         Err(error) => {

@@ -5,11 +5,15 @@
 
 mod serve;
 
-use std::time::{Duration, Instant};
+use std::{
+    process::Stdio,
+    time::{Duration, Instant},
+};
 
 use openhands_testkit::{PlanService, Turn};
 use serde_json::{Value, json};
 use serve::{Answer, Server, serve as start};
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 
 const LIMIT: Duration = Duration::from_secs(30);
 const ROOT: &str = "/api/llm/subscription/openai";
@@ -270,6 +274,60 @@ async fn what_cannot_be_done_is_told() {
     let (conversation, info) = converse(&server, other).await;
     assert_eq!(info["execution_status"], "error");
     assert!(events(&server, &conversation).await.contains("is not available with a subscription"));
+}
+
+/// The program with a command, as the user of this folder.
+fn program(service: &PlanService, folder: &std::path::Path, arguments: &[&str]) -> tokio::process::Command {
+    let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_openhands-agent-server"));
+    command
+        .arg("subscription")
+        .args(arguments)
+        .env("OH_PERSISTENCE_DIR", folder)
+        .env("OH_SUBSCRIPTION_ISSUER_URL", service.issuer_url())
+        .env("OH_SUBSCRIPTION_BACKEND_URL", service.backend_url())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    command
+}
+
+async fn said(service: &PlanService, folder: &std::path::Path, arguments: &[&str]) -> (bool, String) {
+    let output = tokio::time::timeout(LIMIT, program(service, folder, arguments).output()).await.unwrap().unwrap();
+    let text = [output.stderr, output.stdout].concat();
+    (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+}
+
+#[tokio::test]
+async fn the_command_signs_in_says_so_and_signs_out() {
+    let (service, folder) = (PlanService::start([]).await, tempfile::tempdir().unwrap());
+    let (is_done, text) = said(&service, folder.path(), &["status"]).await;
+    assert!(!is_done && text.contains("not signed in"), "{text}");
+    // Nobody is at a terminal, and nobody has agreed before.
+    let (is_done, text) = said(&service, folder.path(), &["login", "--device"]).await;
+    assert!(!is_done && text.contains("terms-of-use") && text.contains("--accept-terms"), "{text}");
+
+    let mut login = program(&service, folder.path(), &["login", "--device", "--accept-terms"]).spawn().unwrap();
+    let mut lines = BufReader::new(login.stderr.take().unwrap()).lines();
+    let next = async |lines: &mut Lines<_>| tokio::time::timeout(LIMIT, lines.next_line()).await.unwrap().unwrap();
+    let shown = next(&mut lines).await.unwrap();
+    assert!(shown.contains("/issuer/codex/device") && shown.contains("CODE-number"), "{shown}");
+    service.enter_code();
+    let mut rest = String::new();
+    while let Some(line) = next(&mut lines).await {
+        rest.push_str(&line);
+    }
+    let output = login.wait_with_output().await.unwrap();
+    assert!(output.status.success(), "{rest}");
+    rest.push_str(&String::from_utf8_lossy(&output.stdout));
+    assert!(rest.contains(&format!("Signed in as {}", service.account().email)), "{rest}");
+
+    let (is_done, text) = said(&service, folder.path(), &["status"]).await;
+    assert!(is_done && text.contains("Signed in as"), "{text}");
+    assert_eq!(said(&service, folder.path(), &["logout"]).await, (true, "Signed out.\n".to_owned()));
+    assert_eq!(said(&service, folder.path(), &["logout"]).await, (true, "Nobody was signed in.\n".to_owned()));
+    let (is_done, text) = said(&service, folder.path(), &["models"]).await;
+    assert!(is_done && text.lines().any(|line| line == "gpt-5.2-codex"), "{text}");
 }
 
 #[tokio::test]
