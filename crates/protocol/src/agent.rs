@@ -117,6 +117,9 @@ impl AgentSpec {
     pub fn from_json(mut json: Value) -> Result<Self, InvalidAgent> {
         // The mask is never a value.
         secret::map_llm_secrets(&mut json, &mut |value| (value != secret::MASK).then(|| value.to_owned()));
+        if let Some(llm) = json.get_mut("llm") {
+            LlmConfig::complete(llm);
+        }
         let members: AgentMembers = serde_json::from_value(json.clone())?;
         // The normal form has every default; secrets are masked in it, so they are taken over from what was sent.
         let mut normal = serde_json::to_value(&members)?;

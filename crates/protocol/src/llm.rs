@@ -151,6 +151,17 @@ pub struct LlmConfig {
 }
 
 impl LlmConfig {
+    /// Fills in what depends on another member of a configuration that somebody wrote: without a `stream_idle_timeout` the
+    /// `timeout` holds between the pieces of a stream too.
+    pub fn complete(written: &mut Value) {
+        if let Some(members) = written.as_object_mut()
+            && !members.contains_key("stream_idle_timeout")
+            && let Some(timeout) = members.get("timeout").cloned()
+        {
+            members.insert("stream_idle_timeout".to_owned(), timeout);
+        }
+    }
+
     /// The keys in it, those of a router's models included: what outputs must not show.
     #[must_use]
     pub fn secret_values(&self) -> Vec<SecretText> {
@@ -246,6 +257,50 @@ impl Default for LlmConfig {
             router_name: None,
             llms_for_routing: IndexMap::new(),
             extra: Map::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn members_and_defaults_are_the_references() {
+        let reference: Value = serde_json::from_str(include_str!("llm/reference.json")).unwrap();
+        assert_eq!(serde_json::to_value(LlmConfig::default()).unwrap(), reference);
+        assert_eq!(serde_json::from_value::<LlmConfig>(reference).unwrap(), LlmConfig::default());
+    }
+
+    #[test]
+    fn our_own_members_are_written_when_they_are_set_and_keys_in_them_are_hidden() {
+        let written = json!({
+            "model": "router", "router_name": "random_router", "fallback_strategy": {"fallback_llms": ["a"]},
+            "safety_settings": [{"category": "c"}], "llms_for_routing": {"b": {"model": "m", "api_key": "hidden"}},
+        });
+        let config: LlmConfig = serde_json::from_value(written.clone()).unwrap();
+        let json = serde_json::to_value(&config).unwrap();
+        for member in ["router_name", "fallback_strategy", "safety_settings"] {
+            assert_eq!(json[member], written[member]);
+        }
+        assert_eq!(json["llms_for_routing"]["b"]["api_key"], crate::secret::MASK);
+        assert_eq!(config.plain_json()["llms_for_routing"]["b"]["api_key"], "hidden");
+        assert!(!format!("{config:?}").contains("hidden"));
+    }
+
+    #[test]
+    fn streams_wait_as_long_as_calls_unless_told_otherwise() {
+        for (mut written, expected) in [
+            (json!({"model": "m", "timeout": 60}), Some(60.0)),
+            (json!({"model": "m", "timeout": 60, "stream_idle_timeout": 5}), Some(5.0)),
+            (json!({"model": "m", "timeout": null}), None),
+            (json!({"model": "m"}), Some(300.0)),
+        ] {
+            LlmConfig::complete(&mut written);
+            let config: LlmConfig = serde_json::from_value(written).unwrap();
+            assert_eq!(config.stream_idle_timeout, expected);
         }
     }
 }

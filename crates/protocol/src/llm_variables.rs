@@ -9,6 +9,9 @@ use crate::LlmConfig;
 #[error("{0} has a value that llm.{1} does not take")]
 pub struct InvalidVariable(String, String);
 
+/// Is not among the members of a configuration that does not set it.
+const UNSET: &str = "safety_settings";
+
 impl LlmConfig {
     /// The configuration that variables such as `LLM_MODEL` and `LLM_NUM_RETRIES` describe: prefix, then the member's name in upper
     /// case. Others with the prefix are ignored, members without a variable keep their defaults. Lists and objects are JSON; `true`,
@@ -20,9 +23,10 @@ impl LlmConfig {
         prefix: &str,
         variables: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Self, InvalidVariable> {
+        let mut members = Self::members_from_variables(prefix, variables)?.into();
+        Self::complete(&mut members);
         // Every member was read by itself already.
-        serde_json::from_value(Self::members_from_variables(prefix, variables)?.into())
-            .map_err(|_| InvalidVariable(prefix.to_owned(), String::new()))
+        serde_json::from_value(members).map_err(|_| InvalidVariable(prefix.to_owned(), String::new()))
     }
 
     /// Only the members that variables name, as JSON; see [`LlmConfig::from_variables`].
@@ -37,7 +41,7 @@ impl LlmConfig {
         let mut members = Map::new();
         for (variable, text) in variables {
             let Some(name) = variable.strip_prefix(prefix).map(str::to_ascii_lowercase) else { continue };
-            if text.trim().is_empty() || known.get(&name).is_none() {
+            if text.trim().is_empty() || (known.get(&name).is_none() && name != UNSET) {
                 continue;
             }
             let value = readings(text).into_iter().find(|value| suits(&name, value));
@@ -97,6 +101,7 @@ mod tests {
             api_key: Some(SecretText::new("12345")),
             num_retries: 3,
             timeout: Some(120),
+            stream_idle_timeout: Some(120.0),
             temperature: Some(0.5),
             stream: true,
             caching_prompt: false,
@@ -107,6 +112,25 @@ mod tests {
         };
         assert_eq!(config, expected);
         assert_eq!(LlmConfig::from_variables("LLM_", []).unwrap(), LlmConfig::default());
+    }
+
+    #[test]
+    fn every_member_can_be_set() {
+        let known = serde_json::to_value(LlmConfig::default()).unwrap();
+        for (name, default) in known.as_object().unwrap() {
+            // What is not set may be a text, a number, a flag or an object: one of these suits, and is not the default.
+            let flag = default.as_bool().map(|flag| (!flag).to_string()).unwrap_or_default();
+            let texts = [flag.as_str(), "7", "true", r#"{"a": "b"}"#];
+            let variable = format!("LLM_{}", name.to_ascii_uppercase());
+            let is_set = texts.iter().filter(|text| !text.is_empty()).any(|text| {
+                LlmConfig::from_variables("LLM_", [(variable.as_str(), *text)])
+                    .is_ok_and(|config| config != LlmConfig::default())
+            });
+            assert!(is_set, "{variable}");
+        }
+        let settings = r#"[{"category": "HARM_CATEGORY_HARASSMENT", "threshold": "BLOCK_NONE"}]"#;
+        let config = LlmConfig::from_variables("LLM_", [("LLM_SAFETY_SETTINGS", settings)]).unwrap();
+        assert_eq!(config.safety_settings.unwrap()[0]["threshold"], "BLOCK_NONE");
     }
 
     #[test]

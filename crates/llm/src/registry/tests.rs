@@ -44,6 +44,20 @@ async fn slots_are_found_by_usage_id_and_count_what_they_spend() {
 }
 
 #[tokio::test]
+async fn a_stream_that_nobody_listens_to_comes_whole() {
+    let model = ScriptedModel::start([Turn::text("a"), Turn::text("b")]).await;
+    let config = LlmConfig { stream: true, ..llm_config(&model) };
+    let client = client_for(&config, &Default::default()).unwrap();
+    let slot = Slot::new(config, client);
+    slot.complete(&hello(), None, &CancellationToken::new()).await.unwrap();
+    let mut pieces = 0;
+    slot.complete(&hello(), Some(&mut |_| pieces += 1), &CancellationToken::new()).await.unwrap();
+    let streamed: Vec<_> = model.requests().iter().map(|seen| seen.body["stream"] == true).collect();
+    assert_eq!(streamed, [false, true]);
+    assert!(pieces > 0);
+}
+
+#[tokio::test]
 async fn errors_name_the_usage_id() {
     let model = ScriptedModel::start([]).await;
     let mut registry = LlmRegistry::default();
