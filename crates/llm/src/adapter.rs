@@ -21,7 +21,7 @@ pub(crate) struct Setup {
 }
 
 /// What may differ between the attempts of one call.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Attempt {
     pub(crate) temperature: Option<f64>,
     /// Whether prefixes are marked for the provider's cache.

@@ -1,6 +1,6 @@
 //! AWS's binary event stream: a prelude with lengths, headers, a payload, checksums. Knows nothing of what the events mean.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Longer messages are no part of a model's answer.
 const MESSAGE_LIMIT: usize = 24 * 1024 * 1024;
@@ -14,32 +14,48 @@ pub(crate) struct Decoder {
 }
 
 impl Decoder {
-    /// The events that became whole: `{"<event type>": payload}`; exceptions come as `{"error": {"type", "message"}}`.
-    pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<Vec<String>, &'static str> {
+    /// The events that became whole: `{"<event type>": payload}`; exceptions come as `{"error": {"type", "message"}}`. Beside them
+    /// what is wrong with the frame behind them: nothing can be read after it.
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> (Vec<Value>, Option<&'static str>) {
         self.buffer.extend_from_slice(bytes);
-        let (mut events, mut at) = (Vec::new(), 0);
+        let (mut events, mut at, mut wrong) = (Vec::new(), 0, None);
         while let Some(rest) = self.buffer.get(at..).filter(|rest| rest.len() >= FRAME) {
-            let total = number(rest, 0).ok_or("a frame without a length")?;
-            let headers = number(rest, 4).ok_or("a frame without a length")?;
-            if !(FRAME..=MESSAGE_LIMIT).contains(&total) || headers > total - FRAME {
-                return Err("a frame with impossible lengths");
+            match frame(rest) {
+                Ok(Some((total, event))) => {
+                    events.extend(event);
+                    at += total;
+                }
+                Ok(None) => break,
+                Err(why) => {
+                    wrong = Some(why);
+                    break;
+                }
             }
-            if number(rest, 8) != rest.get(..8).map(|prelude| checksum(prelude) as usize) {
-                return Err("a frame whose prelude has a wrong checksum");
-            }
-            let Some(message) = rest.get(..total) else { break };
-            let body = message.get(..total - 4).unwrap_or_default();
-            if number(message, total - 4) != Some(checksum(body) as usize) {
-                return Err("a frame with a wrong checksum");
-            }
-            let head = message.get(12..12 + headers).unwrap_or_default();
-            let payload = message.get(12 + headers..total - 4).unwrap_or_default();
-            events.extend(event(head, payload));
-            at += total;
         }
         self.buffer.drain(..at);
-        Ok(events)
+        (events, wrong)
     }
+}
+
+/// The length of the first frame, and its event; `None` while it is not whole.
+#[expect(clippy::type_complexity, reason = "said above")]
+fn frame(bytes: &[u8]) -> Result<Option<(usize, Option<Value>)>, &'static str> {
+    let total = number(bytes, 0).ok_or("a frame without a length")?;
+    let headers = number(bytes, 4).ok_or("a frame without a length")?;
+    if !(FRAME..=MESSAGE_LIMIT).contains(&total) || headers > total - FRAME {
+        return Err("a frame with impossible lengths");
+    }
+    if number(bytes, 8) != bytes.get(..8).map(|prelude| checksum(prelude) as usize) {
+        return Err("a frame whose prelude has a wrong checksum");
+    }
+    let Some(message) = bytes.get(..total) else { return Ok(None) };
+    let body = message.get(..total - 4).unwrap_or_default();
+    if number(message, total - 4) != Some(checksum(body) as usize) {
+        return Err("a frame with a wrong checksum");
+    }
+    let head = message.get(12..12 + headers).unwrap_or_default();
+    let payload = message.get(12 + headers..total - 4).unwrap_or_default();
+    Ok(Some((total, event(head, payload))))
 }
 
 fn number(bytes: &[u8], at: usize) -> Option<usize> {
@@ -47,7 +63,7 @@ fn number(bytes: &[u8], at: usize) -> Option<usize> {
     usize::try_from(u32::from_be_bytes(four)).ok()
 }
 
-fn event(headers: &[u8], payload: &[u8]) -> Option<String> {
+fn event(headers: &[u8], payload: &[u8]) -> Option<Value> {
     let (mut kind, mut name, mut message) = (String::new(), String::new(), String::new());
     for (header, value) in strings(headers) {
         match header.as_str() {
@@ -59,11 +75,10 @@ fn event(headers: &[u8], payload: &[u8]) -> Option<String> {
     }
     let payload: Value = serde_json::from_slice(payload).unwrap_or_default();
     if kind == "event" {
-        return Some(serde_json::json!({ name: payload }).to_string());
+        return Some(Map::from_iter([(name, payload)]).into());
     }
     let told = payload.get("message").and_then(Value::as_str).unwrap_or(&message);
-    (kind == "exception" || kind == "error")
-        .then(|| serde_json::json!({"error": {"type": name, "message": told}}).to_string())
+    (kind == "exception" || kind == "error").then(|| serde_json::json!({"error": {"type": name, "message": told}}))
 }
 
 /// The headers with string values; the others have no meaning here.
@@ -99,10 +114,28 @@ fn strings(mut bytes: &[u8]) -> Vec<(String, String)> {
     headers
 }
 
-/// CRC-32 (IEEE). Bit by bit: answers are small.
+/// CRC-32 (IEEE) of each byte.
+static CHECKSUMS: [u32; 256] = {
+    let (mut table, mut byte) = ([0; 256], 0u32);
+    while byte < 256 {
+        let (mut crc, mut bit) = (byte, 0);
+        while bit < 8 {
+            crc = if crc & 1 == 1 { (crc >> 1) ^ 0xEDB8_8320 } else { crc >> 1 };
+            bit += 1;
+        }
+        #[expect(clippy::indexing_slicing, reason = "below 256, and computed by the compiler")]
+        {
+            table[byte as usize] = crc;
+        }
+        byte += 1;
+    }
+    table
+};
+
 fn checksum(bytes: &[u8]) -> u32 {
     let step = |crc: u32, byte: &u8| {
-        (0..8).fold(crc ^ u32::from(*byte), |crc, _| if crc & 1 == 1 { (crc >> 1) ^ 0xEDB8_8320 } else { crc >> 1 })
+        let [low, ..] = (crc ^ u32::from(*byte)).to_le_bytes();
+        (crc >> 8) ^ CHECKSUMS.get(usize::from(low)).copied().unwrap_or_default()
     };
     !bytes.iter().fold(!0, step)
 }
@@ -129,12 +162,14 @@ mod tests {
             r#"{"message":"slow"}"#,
         ));
         let expected = [
-            r#"{"messageStart":{"role":"assistant"}}"#,
-            r#"{"error":{"type":"throttlingException","message":"slow"}}"#,
+            serde_json::json!({"messageStart": {"role": "assistant"}}),
+            serde_json::json!({"error": {"type": "throttlingException", "message": "slow"}}),
         ];
         for size in 1..bytes.len() {
             let mut decoder = Decoder::default();
-            let events: Vec<_> = bytes.chunks(size).flat_map(|chunk| decoder.push(chunk).unwrap()).collect();
+            let read: Vec<_> = bytes.chunks(size).map(|chunk| decoder.push(chunk)).collect();
+            assert!(read.iter().all(|(_, wrong)| wrong.is_none()));
+            let events: Vec<_> = read.into_iter().flat_map(|(events, _)| events).collect();
             assert_eq!(events, expected, "in pieces of {size}");
         }
     }
@@ -145,8 +180,10 @@ mod tests {
         for at in [0, 5, 9, 14, good.len() - 1] {
             let mut bad = good.clone();
             bad[at] ^= 1;
-            assert!(Decoder::default().push(&bad).is_err(), "byte {at}");
+            assert!(Decoder::default().push(&bad).1.is_some(), "byte {at}");
+            let (events, wrong) = Decoder::default().push(&[good.clone(), bad].concat());
+            assert_eq!((events, wrong.is_some()), (vec![serde_json::json!({"x": {}})], true), "the good one counts");
         }
-        assert!(Decoder::default().push(&[0; 64]).is_err());
+        assert!(Decoder::default().push(&[0; 64]).1.is_some());
     }
 }

@@ -68,7 +68,7 @@ impl<A: Adapter> Caller<A> {
         })
     }
 
-    fn setup(&self) -> &Setup {
+    pub(crate) fn setup(&self) -> &Setup {
         self.adapter.setup()
     }
 
@@ -79,12 +79,7 @@ impl<A: Adapter> Caller<A> {
         notes: &mut Option<Notes<'_>>,
     ) -> Result<LlmResponse, LlmError> {
         let (config, abilities) = (&self.setup().config, &self.setup().abilities);
-        let mut plan = Attempt {
-            temperature: config.temperature,
-            caching: config.caching_prompt && abilities.cache_marks,
-            reasoning: true,
-            streamed: pieces.sink.is_some() || self.adapter.streams_only(),
-        };
+        let mut plan = self.plan(pieces.sink.is_some());
         let inlined = if abilities.images && (A::INLINE_IMAGES || abilities.inline_images) {
             self.images.inlined(request, &self.http).await
         } else {
@@ -94,15 +89,21 @@ impl<A: Adapter> Caller<A> {
         let resized =
             if abilities.images && abilities.small_images { self.images.resized(request).await } else { None };
         let request = resized.as_ref().unwrap_or(request);
-        let (mut number, mut renewed) = (1, None);
+        let (mut number, mut renewed, mut written) = (1, None, None);
         let mut may_renew = true;
         loop {
             let since = std::time::Instant::now();
+            // Written once; an attempt that changes nothing sends the same bytes.
+            let body = match written.take() {
+                Some((of, body)) if of == plan => body,
+                _ => self.written(request, plan)?,
+            };
+            written = Some((plan, body.clone()));
             let mut used = None;
             let result = match self.authorized(renewed.take()).await {
                 Ok(credentials) => {
                     used = credentials;
-                    self.attempt(request, plan, used.as_ref(), &mut pieces, notes).await
+                    self.attempt(body, plan, used.as_ref(), &mut pieces, notes).await
                 }
                 Err(error) => Err(error.into()),
             };
@@ -167,19 +168,34 @@ impl<A: Adapter> Caller<A> {
         }
     }
 
+    /// What the first attempt is like.
+    pub(crate) fn plan(&self, streamed: bool) -> Attempt {
+        let Setup { config, abilities, .. } = self.setup();
+        Attempt {
+            temperature: config.temperature,
+            caching: config.caching_prompt && abilities.cache_marks,
+            reasoning: true,
+            streamed: streamed || self.adapter.streams_only(),
+        }
+    }
+
+    /// The body of a request.
+    pub(crate) fn written(&self, request: &LlmRequest, plan: Attempt) -> Result<Bytes, LlmError> {
+        let mut body = self.adapter.body(request, plan)?;
+        self.session.mark(&mut body, self.setup());
+        let body = serde_json::to_vec(&body)
+            .map_err(|error| LlmError::BadRequest(format!("the request cannot be written as JSON: {error}")))?;
+        Ok(Bytes::from(body))
+    }
+
     async fn attempt(
         &self,
-        request: &LlmRequest,
+        body: Bytes,
         plan: Attempt,
         credentials: Option<&Credentials>,
         pieces: &mut Pieces<'_>,
         notes: &mut Option<Notes<'_>>,
     ) -> Result<LlmResponse, Failed> {
-        let mut body = self.adapter.body(request, plan)?;
-        self.session.mark(&mut body, self.setup());
-        let body = serde_json::to_vec(&body)
-            .map_err(|error| LlmError::BadRequest(format!("the request cannot be written as JSON: {error}")))?;
-        let body = Bytes::from(body);
         if let Some(notes) = notes {
             notes.sends(&body);
         }
@@ -213,7 +229,8 @@ impl<A: Adapter> Caller<A> {
         Ok(answer.into_response(self.setup(), reported))
     }
 
-    fn parse(&self, bytes: &[u8]) -> Result<Answer, LlmError> {
+    /// What a whole answer says.
+    pub(crate) fn parse(&self, bytes: &[u8]) -> Result<Answer, LlmError> {
         let document: Value = serde_json::from_slice(bytes)
             .map_err(|error| self.no_response(&format!("its answer is no JSON: {error}")))?;
         self.check(&document)?;

@@ -71,6 +71,12 @@ impl LlmClient for Prompted {
     }
 }
 
+/// What was said before the first call that a text holds, and the calls.
+#[cfg(any(test, feature = "inside"))]
+pub(crate) fn calls(text: &str, tools: &[crate::OfferedTool]) -> (String, Vec<(String, String)>) {
+    parse::answer(text, tools)
+}
+
 /// Takes the calls out of an answer's text.
 fn read(mut response: LlmResponse, request: &LlmRequest) -> LlmResponse {
     let (said, calls) = parse::answer(&response.message.joined_text(), &request.tools);

@@ -9,6 +9,7 @@ use crate::{
     aws_frames::Decoder,
     bedrock::Bedrock,
     gemini::Gemini,
+    inside::{self, Inside},
     openai::OpenAi,
     responses::Responses,
 };
@@ -136,4 +137,36 @@ proptest! {
         }
         let _ = Decoder::default().push(&frame);
     }
+
+    /// The same as in `fuzz/`, with less patience: answers with bytes changed, cut out or doubled, in pieces of any size.
+    #[test]
+    fn spoilt_streams_say_the_same_in_any_pieces(
+        place in 0usize..4096, byte: u8, cut in 0usize..64, doubled in 0usize..64, size in 1usize..300,
+    ) {
+        let turn = super::answers::two_calls();
+        let paths = ["/chat/completions", "/responses", "/messages", ":streamGenerateContent", "/converse-stream"];
+        for (inside, path) in insides().iter().zip(paths) {
+            let mut bytes = openhands_testkit::answer(&turn, path, true);
+            let at = place % bytes.len();
+            bytes[at] = byte;
+            let end = (at + cut).min(bytes.len());
+            bytes.drain(at..end);
+            let again: Vec<u8> = bytes[at..(at + doubled).min(bytes.len())].to_vec();
+            bytes.splice(at..at, again);
+            prop_assert_eq!(inside.check_stream(&bytes, size), Ok(()), "{}", path);
+            let _ = inside.whole(&bytes);
+            prop_assert_eq!(inside::check_aws_frames(&bytes, size), Ok(()));
+            prop_assert_eq!(inside::check_written_calls(&String::from_utf8_lossy(&bytes)), Ok(()));
+        }
+    }
+
+    #[test]
+    fn written_calls_are_calls(text in "(\\PC|<function=|<parameter=|</parameter>|</function>|>|\n|terminal|count|is|list|True|3){0,40}") {
+        prop_assert_eq!(inside::check_written_calls(&text), Ok(()));
+    }
+}
+
+fn insides() -> &'static [Inside] {
+    static INSIDES: std::sync::OnceLock<Vec<Inside>> = std::sync::OnceLock::new();
+    INSIDES.get_or_init(|| inside::MODELS.iter().map(|model| Inside::of(model).unwrap()).collect())
 }

@@ -1,0 +1,4 @@
+//! Whole answers, for every interface: nothing panics.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| openhands_fuzz::document(data));

@@ -1,0 +1,4 @@
+//! Streams of this interface, in pieces of any size: nothing panics, and the pieces make no difference.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| openhands_fuzz::stream(0, data));
