@@ -2,6 +2,7 @@
 //! leaves a directory that is marked as unfinished, and the next attempt begins anew.
 
 use std::{
+    collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
     process::Stdio,
@@ -11,7 +12,9 @@ use std::{
 
 use openhands_agent::{Limits, Machine};
 use openhands_llm::LlmRequest;
-use openhands_protocol::{AgentSpec, EventId, ExecutionStatus, agent::Expose, metrics::ConversationStats, time};
+use openhands_protocol::{
+    AgentSpec, ConversationId, EventId, ExecutionStatus, agent::Expose, metrics::ConversationStats, time,
+};
 use openhands_secrets::{Binding, Cipher, SecretRegistry, is_token, open_llms};
 use openhands_store::{EventLog, Lease, LeaseError, SideFile, StoreError, create_private_dir};
 use serde_json::{Map, Value, json};
@@ -46,6 +49,8 @@ const UNFINISHED: &str = ".creating";
 pub(crate) const CALLS_FILE: &str = ".calls.jsonl";
 /// What the initial message's event id is derived from, so that a repeated request stores the message once.
 const INITIAL_MESSAGE: &str = "initial-message";
+/// The variable in the environment of everything that tools start, with the conversation's id (32 hexadecimal digits).
+pub(crate) const MARK: &str = "OPENHANDS_CONVERSATION_ID";
 /// How long `git init` may take.
 const GIT_LIMIT: Duration = Duration::from_secs(10);
 
@@ -230,6 +235,13 @@ pub(crate) fn acquire(dir: &Path, settings: Option<&crate::environment::LeaseSet
     }
 }
 
+/// The variables of what tools start, and one that tells to which conversation it belongs.
+fn marked(variables: &BTreeMap<String, String>, id: ConversationId) -> BTreeMap<String, String> {
+    let mut variables = variables.clone();
+    variables.insert(MARK.to_owned(), id.hex());
+    variables
+}
+
 /// Makes the working directory a git repository when it is in none, as clients expect for their views of changes.
 async fn init_repository(dir: &Path) {
     if dir.ancestors().any(|ancestor| ancestor.join(".git").exists()) {
@@ -359,7 +371,7 @@ impl Parts {
             lookups: env.lookups.clone(),
             working_dir,
             observations_dir: dir.join("observations"),
-            variables: env.variables.clone(),
+            variables: marked(&env.variables, state.id),
             observer: observer.clone(),
             models: Arc::clone(&switchboard),
             tools,

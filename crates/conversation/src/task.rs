@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     acting::Workplace,
     core::{Core, draft},
+    create,
     echo::Echo,
     environment::Environment,
     error::{CondenseError, RunError, SendError, UpdateError},
@@ -472,6 +473,13 @@ impl Task {
         self.core.hub.close();
         let (lease, dir, id) = (self.lease.clone(), self.dir.clone(), self.core.state.id);
         let released = tokio::task::spawn_blocking(move || {
+            if delete {
+                // What went out of the terminals' sessions would live as long as the pod.
+                let left = openhands_workspace::marked::kill(create::MARK, &id.hex());
+                if left > 0 {
+                    tracing::info!(conversation = %id, left, "processes of a deleted conversation were ended");
+                }
+            }
             if delete && let Err(error) = std::fs::remove_dir_all(&dir) {
                 tracing::error!(conversation = %id, %error, dir = %dir.display(), "the conversation could not be removed");
             }

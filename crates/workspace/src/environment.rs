@@ -41,11 +41,7 @@ const SECRET_NAMES: &[&str] = &[
 const SECRET_PREFIXES: &[&str] = &["OH_", "LLM_"];
 
 /// Names that even the initialisation cannot hand to a process: they only ever configure the server.
-const NEVER: &[&str] = &[
-    "SESSION_API_KEY",
-    "OTEL_EXPORTER_OTLP_HEADERS",
-    "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
-];
+const NEVER: &[&str] = &["SESSION_API_KEY", "OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"];
 
 /// The environment of commands and terminals.
 #[derive(Clone, Debug, Default)]

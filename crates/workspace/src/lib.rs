@@ -5,6 +5,7 @@ pub mod bash;
 pub mod environment;
 pub mod file;
 pub mod git;
+pub mod marked;
 pub mod process;
 
 pub mod terminal;
