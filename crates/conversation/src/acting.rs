@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     core::draft,
-    environment::SecretFetcher,
+    environment::{SecretFetcher, Toolbox},
     observer::{Observer, ToolWatch},
     switch::Switchboard,
     toolset::{ToolSecrets, Tools},
@@ -42,6 +42,7 @@ const INTERRUPTED: &str =
 pub(crate) struct Workplace {
     pub(crate) log: EventLog,
     pub(crate) tools: Tools,
+    pub(crate) toolbox: Arc<dyn Toolbox>,
     pub(crate) observer: Observer,
     pub(crate) secrets: Arc<SecretRegistry>,
     pub(crate) lookups: Option<SecretFetcher>,
@@ -241,6 +242,7 @@ async fn act(
     // After a crash the log must know of everything that may have had an effect.
     workplace.log.commit().await?;
     look_up_secrets(&workplace, &body).await;
+    workplace.secrets.hide(workplace.toolbox.fresh_keys().await);
     if context.cancel.is_cancelled() {
         return Ok(Err(ToolError("cancelled before it started".to_owned())));
     }

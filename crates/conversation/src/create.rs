@@ -374,6 +374,7 @@ impl Parts {
             variables: marked(&env.variables, state.id),
             observer: observer.clone(),
             models: Arc::clone(&switchboard),
+            toolbox: Arc::clone(&env.tools),
             tools,
         });
         let maker = Maker::new(Arc::clone(&env), observer.clone(), &state);
