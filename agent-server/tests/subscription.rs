@@ -332,8 +332,10 @@ async fn the_command_signs_in_says_so_and_signs_out() {
 
 #[tokio::test]
 async fn one_address_without_the_other_keeps_the_server_from_starting() {
-    let mut config = openhands_agent_server::config::Config::default();
-    config.subscription_issuer_url = Some("https://example.com".to_owned());
+    let config = openhands_agent_server::config::Config {
+        subscription_issuer_url: Some("https://example.com".to_owned()),
+        ..Default::default()
+    };
     let error = openhands_agent_server::sign_in::SignIns::new(std::path::Path::new("/nowhere"), &config).err().unwrap();
     assert!(error.to_string().contains("OH_SUBSCRIPTION_BACKEND_URL"), "{error}");
 }
