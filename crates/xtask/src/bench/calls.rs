@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::model::{self, Model};
 use crate::command::Cmd;
-use crate::image::rust::Profile;
+use crate::image::rust::{self, Profile};
 use crate::test::python;
 use crate::{folders, say};
 
@@ -39,8 +39,8 @@ const ROWS: [(&str, &str, &str); 4] = [
 /// # Errors
 /// A program could not be built or run.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let streamer = model::example("openhands-testkit", "streamer", options.profile)?;
-    let callbench = model::example("openhands-llm", "callbench", options.profile)?;
+    let streamer = rust::build_example(options.profile, "openhands-testkit", "streamer")?;
+    let callbench = rust::build_example(options.profile, "openhands-llm", "callbench")?;
     let python = say::step("the Python reference (packages, once)", python::reference)?;
     let script = folders::repository().join("crates/xtask/src/bench/calls.py");
     let model = Model::start(&streamer)?;

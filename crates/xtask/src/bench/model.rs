@@ -1,27 +1,12 @@
-//! The programs of measurements that are examples of our crates: how they are built, and the scripted model as a process.
+//! The model of measurements: an example of the testkit, as a process.
 
 use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Child;
 
 use anyhow::{Context, Result};
 
 use crate::command::Cmd;
-use crate::folders;
-use crate::image::rust::{Profile, cargo, locked, target_folder};
-use crate::say;
-
-/// Builds an example and gives its path.
-///
-/// # Errors
-/// The build failed.
-pub(super) fn example(package: &str, name: &str, profile: Profile) -> Result<PathBuf> {
-    say::step(&format!("build {name}, profile {}", profile.name()), || {
-        let command = cargo().args(["build", "--profile", profile.name(), "--package", package, "--example", name]);
-        command.args(locked()).log(folders::logs()?.join(format!("bench-{name}.log"))).run().map(|_| ())
-    })?;
-    Ok(target_folder()?.join(profile.name()).join("examples").join(name))
-}
 
 /// A model in a process of its own; ends when it is dropped.
 pub(super) struct Model {

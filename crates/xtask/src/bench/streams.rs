@@ -38,8 +38,8 @@ pub(crate) struct Options {
 /// # Errors
 /// A program could not be built or run, or something was lost.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let streamer = model::example("openhands-testkit", "streamer", options.profile)?;
-    let callbench = model::example("openhands-llm", "callbench", options.profile)?;
+    let streamer = rust::build_example(options.profile, "openhands-testkit", "streamer")?;
+    let callbench = rust::build_example(options.profile, "openhands-llm", "callbench")?;
     let server = rust::build_packages(options.profile, &["openhands-agent-server"])?.join("openhands-agent-server");
     let python = say::step("the Python reference, for its HTTP client (packages, once)", python::reference)?;
     let model = Model::start(&streamer)?;

@@ -59,15 +59,26 @@ pub(crate) fn build(profile: Profile) -> Result<Binaries> {
 /// # Errors
 /// The build failed.
 pub(crate) fn build_packages(profile: Profile, packages: &[&str]) -> Result<PathBuf> {
+    let chosen: Vec<&str> = packages.iter().flat_map(|package| ["--package", package]).collect();
+    build_static(profile, &packages.join(" and "), &chosen)
+}
+
+/// Builds an example of a package as binaries are built, and gives its path.
+///
+/// # Errors
+/// The build failed.
+pub(crate) fn build_example(profile: Profile, package: &str, name: &str) -> Result<PathBuf> {
+    let folder = build_static(profile, name, &["--package", package, "--example", name])?;
+    Ok(folder.join("examples").join(name))
+}
+
+fn build_static(profile: Profile, name: &str, chosen: &[&str]) -> Result<PathBuf> {
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let flags = format!("CARGO_TARGET_{}_RUSTFLAGS", target.to_uppercase().replace('-', "_"));
     let log = folders::logs()?.join("images-cargo.log");
-    let name = packages.join(" and ");
     say::step(&format!("build {name}, static, profile {}", profile.name()), || {
-        let mut cargo = cargo().args(["build", "--profile", profile.name(), "--target", &target]).args(locked());
-        for package in packages {
-            cargo = cargo.args(["--package", package]);
-        }
+        let cargo =
+            cargo().args(["build", "--profile", profile.name(), "--target", &target]).args(locked()).args(chosen);
         // With an explicit target the flags reach neither build scripts nor procedural macros.
         cargo.env(flags, "-C target-feature=+crt-static").log(log).limit(Duration::from_secs(3000)).run().map(|_| ())
     })?;
