@@ -9,6 +9,8 @@ use openhands_protocol::LlmConfig;
 use openhands_secrets::Cipher;
 use openhands_settings::{Invalid, SettingsError, Show, Stores, is_profile_name};
 
+use serde_json::Value;
+
 use crate::{app::App, error::ApiError, extract::path_parameter, validation::Problem};
 
 const PROFILE_PATTERN: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$";
@@ -21,9 +23,29 @@ pub async fn stored<T: Send + 'static>(
     app: &Arc<App>,
     work: impl FnOnce(&Stores) -> Result<T, SettingsError> + Send + 'static,
 ) -> Result<T, ApiError> {
+    stored_or(app, work, ApiError::from).await
+}
+
+/// The same with another answer to failures.
+///
+/// # Errors
+/// What `answer` makes of them.
+pub async fn stored_or<T: Send + 'static>(
+    app: &Arc<App>,
+    work: impl FnOnce(&Stores) -> Result<T, SettingsError> + Send + 'static,
+    answer: impl FnOnce(SettingsError) -> ApiError,
+) -> Result<T, ApiError> {
     let app = Arc::clone(app);
     let done = tokio::task::spawn_blocking(move || work(&app.stores)).await.map_err(ApiError::internal)?;
-    done.map_err(ApiError::from)
+    done.map_err(answer)
+}
+
+/// For changes of the settings: what is stored and cannot be read is in the way, and must not be written over.
+pub fn in_the_way(error: SettingsError) -> ApiError {
+    match error {
+        SettingsError::Damaged { .. } => ApiError::Conflict(error.to_string()),
+        other => other.into(),
+    }
 }
 
 impl From<SettingsError> for ApiError {
@@ -44,11 +66,19 @@ impl From<SettingsError> for ApiError {
     }
 }
 
-/// A wrong member of a body, `below` its place there.
+/// A wrong member of `value`, which stands at `below` in the body.
 #[must_use]
-pub fn invalid_member(below: &[&str], invalid: Invalid) -> ApiError {
-    let loc = below.iter().copied().map(str::to_owned).chain(invalid.member);
-    ApiError::invalid(Problem::new("value_error", std::iter::once("body".to_owned()).chain(loc), invalid.reason))
+pub fn invalid_member(below: &[&str], value: &Value, invalid: Invalid) -> ApiError {
+    let refused = invalid.member.iter().try_fold(value, |value, name| match value {
+        Value::Array(items) => items.get(name.parse::<usize>().ok()?),
+        other => other.get(name),
+    });
+    let loc = below.iter().copied().map(str::to_owned).chain(invalid.member.iter().cloned());
+    let problem = Problem::new("value_error", std::iter::once("body".to_owned()).chain(loc), invalid.reason);
+    ApiError::invalid(match refused {
+        Some(refused) => problem.input(refused.clone()),
+        None => problem,
+    })
 }
 
 /// A name that cannot be a profile's.

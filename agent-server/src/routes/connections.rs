@@ -7,7 +7,7 @@ use axum::{
     routing::{get, patch},
 };
 use openhands_protocol::secret::{MASK, SecretText};
-use openhands_settings::{Connection, ConnectionChange, NewConnection};
+use openhands_settings::{Connection, ConnectionChange, NewConnection, SettingsError};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -15,7 +15,7 @@ use crate::{
     error::ApiError,
     extract::{Body, Ready, read_object},
     state::AppState,
-    stored::stored,
+    stored::{invalid_member, stored, stored_or},
     validation::Problem,
 };
 
@@ -73,7 +73,7 @@ async fn create(Ready(app): Ready, Body(body): Body<Create>) -> Result<(StatusCo
     let Create { display_name, provider, api_key, base_url } = body;
     check_key(&api_key)?;
     let new = NewConnection { display_name, provider, api_key, base_url };
-    let made = stored(&app, move |stores| stores.connections.create(new, stores.cipher())).await?;
+    let made = stored_or(&app, move |stores| stores.connections.create(new, stores.cipher()), named).await?;
     tracing::info!(connection = made.id, "provider connection created");
     Ok((StatusCode::CREATED, Json(answer(&made, true))))
 }
@@ -102,7 +102,7 @@ async fn update(
         check_key(key)?;
     }
     let change = ConnectionChange { display_name, provider, api_key, base_url: new_address.then_some(base_url) };
-    let changed = stored(&app, move |stores| stores.connections.update(&id, change, stores.cipher())).await?;
+    let changed = stored_or(&app, move |stores| stores.connections.update(&id, change, stores.cipher()), named).await?;
     tracing::info!(connection = changed.id, api_key_set = changed.api_key.is_some(), "provider connection changed");
     Ok(Json(answer(&changed, changed.api_key.is_some())))
 }
@@ -112,6 +112,14 @@ async fn delete(Ready(app): Ready, Path(id): Path<String>) -> Result<Json<Value>
     let gone = stored(&app, move |stores| stores.delete_connection(&id)).await?;
     tracing::info!(connection = gone.id, "provider connection deleted");
     Ok(Json(answer(&gone, false)))
+}
+
+/// A wrong member with its place in the body.
+fn named(error: SettingsError) -> ApiError {
+    match error {
+        SettingsError::Invalid(invalid) => invalid_member(&[], &Value::Null, invalid),
+        other => other.into(),
+    }
 }
 
 fn check_key(key: &SecretText) -> Result<(), ApiError> {

@@ -9,8 +9,9 @@ use axum::{
 };
 use openhands_llm::{ClientOptions, LlmError, LlmRequest};
 use openhands_protocol::{Content, LlmConfig, Message, Role};
+use openhands_secrets::Cipher;
 use openhands_settings::{
-    Activated, AtRest, MAX_PROFILES, ProfileSummary, SettingsError, is_profile_name,
+    Activated, AtRest, MAX_PROFILES, ProfileSummary, is_profile_name,
     llm::{from_client, to_json},
 };
 use serde::Deserialize;
@@ -21,7 +22,7 @@ use crate::{
     error::ApiError,
     extract::{Body, Ready},
     state::AppState,
-    stored::{Exposure, ProfileName, invalid_member, invalid_name, stored},
+    stored::{Exposure, ProfileName, in_the_way, invalid_member, invalid_name, stored, stored_or},
 };
 
 /// How long a trial call may take, seconds.
@@ -58,6 +59,11 @@ struct ValidateProfile {
 #[derive(Deserialize)]
 struct RenameProfile {
     new_name: String,
+}
+
+/// The configuration of a body.
+fn read(llm: Value, cipher: Option<&Cipher>) -> Result<LlmConfig, ApiError> {
+    from_client(llm.clone(), cipher).map_err(|invalid| invalid_member(&["llm"], &llm, invalid))
 }
 
 type Answer = Result<Json<Value>, ApiError>;
@@ -110,7 +116,7 @@ async fn save(
     ProfileName(name): ProfileName,
     Body(SaveProfile { llm, include_secrets }): Body<SaveProfile>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
-    let config = from_client(llm, app.stores.cipher()).map_err(|invalid| invalid_member(&["llm"], invalid))?;
+    let config = read(llm, app.stores.cipher())?;
     if include_secrets && app.stores.cipher().is_none() && config.api_key.is_some() {
         tracing::warn!(profile = name, "OH_SECRET_KEY is not configured: the profile is saved without its secrets");
     }
@@ -154,14 +160,9 @@ async fn rename(
 /// `POST /api/profiles/{name}/activate`: the settings get the profile's model.
 async fn activate(Ready(app): Ready, ProfileName(name): ProfileName) -> Answer {
     let activated = name.clone();
-    let applied = stored(&app, move |stores| match stores.activate(&activated) {
-        // The profile is fine; it is the settings that have to be repaired first.
-        Err(error @ SettingsError::Damaged { .. }) if stores.load_profile(&activated).is_ok() => {
-            Err(SettingsError::InUse(error.to_string()))
-        }
-        other => other,
-    })
-    .await?;
+    let config = stored(&app, move |stores| stores.load_profile(&activated)).await?;
+    let activated = name.clone();
+    let applied = stored_or(&app, move |stores| stores.activate(&activated, &config), in_the_way).await?;
     tracing::info!(profile = name, "profile activated");
     let (llm_applied, message) = match applied {
         Activated::Applied => (true, format!("profile {name:?} is active, and the settings have its model")),
@@ -177,7 +178,7 @@ async fn validate(
     ProfileName(name): ProfileName,
     Body(ValidateProfile { llm }): Body<ValidateProfile>,
 ) -> Answer {
-    let mut config = from_client(llm, app.stores.cipher()).map_err(|invalid| invalid_member(&["llm"], invalid))?;
+    let mut config = read(llm, app.stores.cipher())?;
     let owner = format!("profile {name:?}");
     config = stored(&app, move |stores| {
         stores.connections.resolve(&owner, &mut config, stores.cipher())?;
@@ -187,7 +188,7 @@ async fn validate(
     let error = match try_out(&app.llm, config).await {
         Ok(()) | Err(LlmError::Timeout(_)) => None,
         Err(LlmError::RateLimit { message, .. }) if !is_used_up(&message) => {
-            tracing::info!(profile = name, message, "the model is busy, which is no mistake of the profile");
+            tracing::info!(profile = name, "the model is busy, which is no mistake of the profile");
             None
         }
         Err(error) => Some(json!({ "type": error.code(), "message": error.to_string() })),
@@ -227,8 +228,8 @@ async fn try_out(llm: &openhands_conversation::LlmFactory, config: LlmConfig) ->
     match tokio::time::timeout(Duration::from_secs(limit + 1), call).await {
         Ok(Ok(_)) => Ok(()),
         // The model answered; that it had more to say than the trial lets it is no mistake.
-        Ok(Err(LlmError::NoResponse(text))) => {
-            tracing::info!(text, "the trial's answer was cut short");
+        Ok(Err(LlmError::NoResponse(_))) => {
+            tracing::info!("the trial's answer was cut short");
             Ok(())
         }
         Ok(Err(error)) => Err(error),

@@ -6,14 +6,14 @@ use axum::{
     Json, Router,
     routing::{get, put},
 };
-use openhands_settings::{SettingsChange, SettingsError, Show, is_profile_name, schema};
+use openhands_settings::{SettingsChange, Show, is_profile_name, schema};
 use serde_json::{Map, Value};
 
 use crate::{
     error::ApiError,
     extract::{Body, Ready},
     state::AppState,
-    stored::{Exposure, invalid_name, stored},
+    stored::{Exposure, in_the_way, invalid_name, stored, stored_or},
     validation::Problem,
 };
 
@@ -45,12 +45,7 @@ async fn update(Ready(app): Ready, Body(body): Body<Map<String, Value>>) -> Resu
     if app.stores.cipher().is_none() && sets_key(&body) {
         tracing::warn!("OH_SECRET_KEY is not configured: the settings are saved without their secrets");
     }
-    let settings = stored(&app, move |stores| match stores.change_settings(&change) {
-        // What is stored cannot be read, so nothing may be written over it.
-        Err(error @ SettingsError::Damaged { .. }) => Err(SettingsError::InUse(error.to_string())),
-        other => other,
-    })
-    .await?;
+    let settings = stored_or(&app, move |stores| stores.change_settings(&change), in_the_way).await?;
     tracing::info!("settings changed");
     Ok(Json(settings.answer(Show::Masked)))
 }

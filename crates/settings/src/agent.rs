@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use self::members::{Members, Summarizing, VERSION};
 use crate::{
     error::{Invalid, SettingsError},
+    lenient,
     llm::{self, Show},
     places,
 };
@@ -51,7 +52,8 @@ impl AgentSettings {
         }
         match kind_of(members) {
             "openhands" | "llm" => Ok(Self::read(json)?),
-            other => Err(SettingsError::NotSupported(other.to_owned())),
+            "acp" => Err(SettingsError::NotSupported("agent_kind acp".to_owned())),
+            _ => Err(Invalid::new("agent_kind", "must be openhands").into()),
         }
     }
 
@@ -91,7 +93,7 @@ impl AgentSettings {
     }
 
     fn read(json: Value) -> Result<Self, Invalid> {
-        let mut members: Members = serde_path_to_error::deserialize(&json).map_err(|error| Invalid::of(&error))?;
+        let mut members: Members = lenient::read(&json)?;
         members.schema_version = VERSION;
         members.agent_kind = "openhands".to_owned();
         members.condenser = members::condenser(members.condenser)?;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::error::Invalid;
+use crate::{error::Invalid, lenient};
 
 const VERSION: u64 = 1;
 /// Smallest share of a CPU that a container may have.
@@ -68,7 +68,7 @@ impl ConversationSettings {
         if !json.is_object() {
             return Err(Invalid::new("", "expected an object"));
         }
-        let mut settings: Self = serde_path_to_error::deserialize(json).map_err(|error| Invalid::of(&error))?;
+        let mut settings: Self = lenient::read(json)?;
         if settings.schema_version > VERSION {
             return Err(Invalid::new("schema_version", "written by a newer version"));
         }

@@ -36,7 +36,7 @@ impl Invalid {
         }
         // serde repeats the refused value, which may be a secret, before the comma.
         let reason = match text.split_once(", expected ") {
-            Some((_, expected)) => format!("expected {expected}"),
+            Some((_, expected)) => format!("expected {}", in_words(expected)),
             None => text.split(" at line ").next().unwrap_or_default().to_owned(),
         };
         Self { member, reason }
@@ -109,7 +109,7 @@ pub enum SettingsError {
     #[error("secrets cannot be stored: OH_SECRET_KEY is not configured")]
     NoCipher,
     /// Another kind of agent than this server runs.
-    #[error("agent_kind {0}")]
+    #[error("{0}")]
     NotSupported(String),
     /// Somebody held the lock all the time.
     #[error("{} is in use by another process: try again", .0.display())]
@@ -125,6 +125,17 @@ impl From<StoreError> for SettingsError {
             StoreError::Locked { path, .. } => Self::Busy(path),
             other => Self::Store(other),
         }
+    }
+}
+
+/// serde's name of a type, in words.
+fn in_words(expected: &str) -> &str {
+    match expected.split_whitespace().next().unwrap_or_default() {
+        "f64" | "f32" => "a number",
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number of 0 or more",
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
+        "struct" | "a" if expected.starts_with("struct") || expected == "a map" => "an object",
+        _ => expected,
     }
 }
 

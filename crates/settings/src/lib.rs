@@ -10,6 +10,7 @@ pub mod connections;
 pub mod conversation;
 pub mod error;
 mod folder;
+mod lenient;
 pub mod llm;
 mod merge;
 mod name;

@@ -7,10 +7,11 @@ use openhands_protocol::{
 use openhands_secrets::{Binding, Cipher, Destination, open_llms, seal_llms};
 use serde_json::{Map, Value};
 
-use crate::error::Invalid;
+use crate::{error::Invalid, lenient};
 
 /// The version that stored profiles carry.
 pub(crate) const PROFILE_VERSION: u64 = 1;
+const NAMELESS: &str = "must name a model, such as \"openai/gpt-5\"";
 const VERSION_MEMBER: &str = "schema_version";
 
 /// How secrets are shown.
@@ -56,9 +57,12 @@ fn hide(plain: &mut Value, show: Show<'_>) {
 /// # Errors
 /// [`Invalid`] names the first member that is wrong.
 pub fn from_client(json: Value, cipher: Option<&Cipher>) -> Result<LlmConfig, Invalid> {
+    if !json.is_object() {
+        return Err(Invalid::new("", "expected an object"));
+    }
     let named = json.get("model").and_then(Value::as_str).is_some_and(|model| !model.trim().is_empty());
     if !named {
-        return Err(Invalid::new("model", "must name a model, such as \"openai/gpt-5\""));
+        return Err(Invalid::new("model", NAMELESS));
     }
     let mut config = read(json)?;
     open_sent(&mut config, cipher);
@@ -123,7 +127,7 @@ pub(crate) fn read(json: Value) -> Result<LlmConfig, Invalid> {
     if !json.is_object() {
         return Err(Invalid::new("", "expected an object"));
     }
-    let config = serde_path_to_error::deserialize(&json).map_err(|error| Invalid::of(&error))?;
+    let config = lenient::read(&json)?;
     check(&config)?;
     Ok(config)
 }
@@ -147,6 +151,9 @@ fn canonicalize(members: &mut Map<String, Value>) {
 /// What the types cannot say (F1-LLM rows).
 fn check(config: &LlmConfig) -> Result<(), Invalid> {
     let refuse = |member: &str, reason: &str| Err(Invalid::new(member, reason));
+    if config.model.trim().is_empty() {
+        return refuse("model", NAMELESS);
+    }
     let from_zero = [
         ("retry_multiplier", Some(config.retry_multiplier)),
         ("stream_idle_timeout", config.stream_idle_timeout),
@@ -204,10 +211,10 @@ mod tests {
             (json!({}), "model: must name a model, such as \"openai/gpt-5\""),
             (json!({"model": " "}), "model: must name a model, such as \"openai/gpt-5\""),
             (json!({"model": "m", "api_key": 123}), "api_key: expected a string"),
-            (json!({"model": "m", "temperature": "hot"}), "temperature: expected f64"),
+            (json!({"model": "m", "temperature": "hot"}), "temperature: expected a number"),
             (json!({"model": "m", "temperature": -1}), "temperature: must be 0 or more"),
             (json!({"model": "m", "top_p": 1.5}), "top_p: must be at most 1"),
-            (json!({"model": "m", "num_retries": -1}), "num_retries: expected u32"),
+            (json!({"model": "m", "num_retries": -1}), "num_retries: expected a whole number of 0 or more"),
             (json!({"model": "m", "max_output_tokens": 0}), "max_output_tokens: must be 1 or more"),
             (json!({"model": "m", "api_mode": "x"}), "api_mode: must be one of auto, chat, responses"),
         ] {

@@ -100,7 +100,9 @@ struct Section {
 
 use Kind::{List, Number, Object, Secret, Switch, Text, Whole, Word};
 
-static AGENT: [Section; 2] = [
+const CONDENSER: &str = "condenser.enabled";
+
+static AGENT: [Section; 3] = [
     Section {
         key: "general",
         label: "General",
@@ -119,6 +121,44 @@ static AGENT: [Section; 2] = [
         ],
     },
     Section { key: "llm", label: "LLM", variant: Some("openhands"), field_variant: Some("openhands"), fields: &LLM },
+    Section {
+        key: "condenser",
+        label: "Condenser",
+        variant: Some("openhands"),
+        field_variant: Some("openhands"),
+        fields: &[
+            field(
+                "condenser.condenser_kind",
+                "Kind",
+                Word(&["llm_summarizing", "no_op"]),
+                "How a long history is shortened.",
+            ),
+            field("condenser.enabled", "Shorten histories", Switch, "Summarise what is old when a history grows long.")
+                .critical(),
+            field("condenser.max_size", "Most events", Whole, "Events of a history before it is shortened.")
+                .with(CONDENSER),
+            field("condenser.max_tokens", "Most tokens", Whole, "Tokens of a history before it is shortened.")
+                .with(CONDENSER),
+            field("condenser.keep_first", "Kept at the start", Whole, "Events at the start that are never summarised.")
+                .with(CONDENSER),
+            field("condenser.minimum_progress", "Least progress", Number, "The least share that a summary must save.")
+                .with(CONDENSER),
+            field(
+                "condenser.hard_context_reset_max_retries",
+                "Attempts",
+                Whole,
+                "How often all of it is summarised at worst.",
+            )
+            .with(CONDENSER),
+            field(
+                "condenser.hard_context_reset_context_scaling",
+                "Shrinking",
+                Number,
+                "How much shorter each such attempt is.",
+            )
+            .with(CONDENSER),
+        ],
+    },
 ];
 
 static LLM: [Field; 55] = [

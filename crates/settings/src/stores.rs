@@ -81,15 +81,14 @@ impl Stores {
         self.profiles.load(name, self.cipher())
     }
 
-    /// Loads a profile into the settings and notes it as the active one.
+    /// Puts a profile that was just loaded into the settings and notes it as the active one.
     ///
     /// # Errors
-    /// As [`ProfileStore::load`] and [`SettingsStore::update`].
-    pub fn activate(&self, name: &str) -> Result<Activated, SettingsError> {
-        let config = self.load_profile(name)?;
+    /// As [`SettingsStore::update`].
+    pub fn activate(&self, name: &str, config: &LlmConfig) -> Result<Activated, SettingsError> {
         let (_, applied) = self.settings.update(self.cipher(), |settings| {
             settings.active_profile = Some(canonical_profile_name(name).to_owned());
-            Ok(settings.agent.set_llm(&config))
+            Ok(settings.agent.set_llm(config))
         })?;
         Ok(if applied { Activated::Applied } else { Activated::Noted })
     }
@@ -217,7 +216,7 @@ mod tests {
         let stores = stores(dir.path());
         save(&stores, "a", &llm("model-a"));
         save(&stores, "b", &llm("model-b"));
-        assert_eq!(stores.activate("a.json").unwrap(), Activated::Applied);
+        assert_eq!(stores.activate("a.json", &stores.load_profile("a").unwrap()).unwrap(), Activated::Applied);
         assert_eq!(active(&stores), (Some("a".to_owned()), "model-a".to_owned()));
         let key = stores.settings.load(stores.cipher()).unwrap().agent.llm().unwrap().api_key.clone();
         assert_eq!(key, Some(SecretText::new("sk")));
@@ -227,7 +226,6 @@ mod tests {
         assert_eq!(active(&stores).0.as_deref(), Some("c"));
         stores.delete_profile("c").unwrap();
         assert_eq!(active(&stores), (None, "model-a".to_owned()));
-        assert!(matches!(stores.activate("c"), Err(SettingsError::NotFound { .. })));
     }
 
     #[test]
@@ -261,7 +259,7 @@ mod tests {
         };
         let id = stores.connections.create(new, stores.cipher()).unwrap().id;
         save(&stores, "p", &LlmConfig { provider_connection_id: Some(id.clone()), ..llm("m") });
-        stores.activate("p").unwrap();
+        stores.activate("p", &stores.load_profile("p").unwrap()).unwrap();
         let error = stores.delete_connection(&id).unwrap_err().to_string();
         assert!(error.contains("profile \"p\", the agent settings"), "{error}");
         stores.delete_profile("p").unwrap();

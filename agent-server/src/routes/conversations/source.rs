@@ -49,12 +49,13 @@ async fn stored_llm(app: &Arc<App>) -> Result<Value, ApiError> {
     Ok(settings.agent.llm().map(LlmConfig::plain_json).unwrap_or_default())
 }
 
-fn from_settings(settings: Value, app: &App) -> Result<Value, ApiError> {
-    let settings = AgentSettings::from_client_sealed(settings, app.stores.cipher()).map_err(|error| match error {
-        SettingsError::Invalid(invalid) => invalid_member(&["agent_settings"], invalid),
-        SettingsError::NotSupported(what) => ApiError::NotSupported(format!("agent_settings: {what}")),
-        other => other.into(),
-    })?;
+fn from_settings(sent: Value, app: &App) -> Result<Value, ApiError> {
+    let settings =
+        AgentSettings::from_client_sealed(sent.clone(), app.stores.cipher()).map_err(|error| match error {
+            SettingsError::Invalid(invalid) => invalid_member(&["agent_settings"], &sent, invalid),
+            SettingsError::NotSupported(what) => ApiError::NotSupported(format!("agent_settings: {what}")),
+            other => other.into(),
+        })?;
     settings.agent().ok_or_else(|| ApiError::NotSupported("agent_settings: agents of this kind".to_owned()))
 }
 

@@ -7,7 +7,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use openhands_protocol::secret::MASK;
-use openhands_settings::is_secret_name;
+use openhands_settings::{SettingsError, is_secret_name};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ use crate::{
     error::ApiError,
     extract::{Body, Ready},
     query::Query,
-    stored::stored,
+    stored::stored_or,
 };
 
 #[derive(Deserialize)]
@@ -31,7 +31,7 @@ pub(super) async fn list(Ready(app): Ready, query: Query) -> Result<Json<Value>,
     if query.text("agent_profile_id").is_some() {
         return Err(ApiError::NotSupported("agent_profile_id: agent profiles".to_owned()));
     }
-    let items = stored(&app, |stores| stores.secrets.list()).await.map_err(unreadable)?;
+    let items = stored_or(&app, |stores| stores.secrets.list(), unreadable).await?;
     let secrets: Vec<Value> =
         items.into_iter().map(|item| json!({ "name": item.name, "description": item.description })).collect();
     Ok(Json(json!({ "secrets": secrets })))
@@ -41,7 +41,7 @@ pub(super) async fn list(Ready(app): Ready, query: Query) -> Result<Json<Value>,
 pub(super) async fn value(Ready(app): Ready, Path(name): Path<String>) -> Result<Response, ApiError> {
     check_name(&name)?;
     let asked = name.clone();
-    let value = stored(&app, move |stores| stores.secrets.value(&asked, stores.cipher())).await.map_err(unreadable)?;
+    let value = stored_or(&app, move |stores| stores.secrets.value(&asked, stores.cipher()), unreadable).await?;
     let Some(value) = value else {
         tracing::warn!(secret = name, "a secret that does not exist was asked for");
         return Err(missing());
@@ -60,9 +60,12 @@ pub(super) async fn put(Ready(app): Ready, Body(secret): Body<PutSecret>) -> Res
     }
     let answer = json!({ "name": name, "description": description });
     let saved = name.clone();
-    stored(&app, move |stores| stores.secrets.put(&saved, &value, description.as_deref(), stores.cipher()))
-        .await
-        .map_err(unreadable)?;
+    stored_or(
+        &app,
+        move |stores| stores.secrets.put(&saved, &value, description.as_deref(), stores.cipher()),
+        unreadable,
+    )
+    .await?;
     tracing::info!(secret = name, "a secret was saved");
     Ok(Json(answer))
 }
@@ -71,7 +74,7 @@ pub(super) async fn put(Ready(app): Ready, Body(secret): Body<PutSecret>) -> Res
 pub(super) async fn delete(Ready(app): Ready, Path(name): Path<String>) -> Result<Json<Value>, ApiError> {
     check_name(&name)?;
     let deleted = name.clone();
-    if !stored(&app, move |stores| stores.secrets.delete(&deleted)).await.map_err(unreadable)? {
+    if !stored_or(&app, move |stores| stores.secrets.delete(&deleted), unreadable).await? {
         return Err(missing());
     }
     tracing::info!(secret = name, "a secret was deleted");
@@ -92,9 +95,9 @@ fn missing() -> ApiError {
 }
 
 /// A damaged file is the server's trouble, not the request's.
-fn unreadable(error: ApiError) -> ApiError {
+fn unreadable(error: SettingsError) -> ApiError {
     match error {
-        ApiError::BadRequest(text) => ApiError::Failed(text),
-        other => other,
+        SettingsError::Damaged { .. } => ApiError::Failed(error.to_string()),
+        other => other.into(),
     }
 }

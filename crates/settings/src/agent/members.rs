@@ -4,7 +4,7 @@ use openhands_protocol::{LlmConfig, agent::ToolRef, time};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::{error::Invalid, llm};
+use crate::{error::Invalid, lenient, llm};
 
 /// The version of agent settings that is written.
 pub(super) const VERSION: u64 = 9;
@@ -172,14 +172,14 @@ impl Default for Verification {
 /// Reads a condenser of either kind; absent members get their defaults.
 pub(super) fn condenser(json: Value) -> Result<Value, Invalid> {
     let kind = json.get("condenser_kind").and_then(Value::as_str).unwrap_or("llm_summarizing").to_owned();
-    let wrong = |error: serde_path_to_error::Error<serde_json::Error>| Invalid::of(&error).below("condenser");
+    let wrong = |error: Invalid| error.below("condenser");
     match kind.as_str() {
         "no_op" => {
-            let condenser: Unchanging = serde_path_to_error::deserialize(&json).map_err(wrong)?;
+            let condenser: Unchanging = lenient::read(&json).map_err(wrong)?;
             Ok(json!(condenser))
         }
         "llm_summarizing" => {
-            let condenser: Summarizing = serde_path_to_error::deserialize(&json).map_err(wrong)?;
+            let condenser: Summarizing = lenient::read(&json).map_err(wrong)?;
             let fraction = |value: f64| value > 0.0 && value < 1.0;
             for (member, fits, reason) in [
                 ("max_size", condenser.max_size >= 20, "must be 20 or more"),

@@ -38,7 +38,7 @@ fn absent_members_have_defaults() {
 fn wrong_members_are_named() {
     for (json, expected) in [
         (json!([]), ": expected an object"),
-        (json!({"llm": {"temperature": "hot"}}), "llm.temperature: expected f64"),
+        (json!({"llm": {"temperature": "hot"}}), "llm.temperature: expected a number"),
         (json!({"llm": {"top_p": 2}}), "llm.top_p: must be at most 1"),
         (json!({"condenser": {"max_size": 3}}), "condenser.max_size: must be 20 or more"),
         (

@@ -49,7 +49,7 @@ fn a_refused_change_changes_nothing() {
     let cipher = cipher("k");
     change(&store, &cipher, json!({"llm": {"model": "m"}}));
     for (change, expected) in [
-        (agent(json!({"llm": {"temperature": "sk-x"}})), "agent_settings_diff.llm.temperature: expected f64"),
+        (agent(json!({"llm": {"temperature": "sk-x"}})), "agent_settings_diff.llm.temperature: expected a number"),
         (
             SettingsChange {
                 conversation: json!({"max_iterations": 0}).as_object().cloned(),
