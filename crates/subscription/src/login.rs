@@ -62,7 +62,7 @@ pub async fn subscription_login(
     let model = vendor.model(&options.model)?.to_owned();
     if !options.force_login {
         match subscription.renewed_if_needed().await {
-            Ok(Some(_)) => return subscription.llm(&model),
+            Ok(Some(_)) => return subscription.llm(&model, None),
             // Tokens that are void are as good as none.
             Ok(None) | Err(SubscriptionError::Refused(_)) => {}
             Err(error) => return Err(error),
@@ -77,7 +77,7 @@ pub async fn subscription_login(
         LoginMethod::DeviceCode => by_code(subscription, person.as_ref(), cancel).await?,
     };
     subscription.save(credentials).await?;
-    subscription.llm(&model)
+    subscription.llm(&model, None)
 }
 
 async fn in_browser(

@@ -90,13 +90,26 @@ impl Subscription {
         self.inner.vendor
     }
 
-    /// The slot of a model (F1-REG-06 `create_llm`).
+    /// The slot of a model (F1-REG-06 `create_llm`). `instructions` stand in place of our own short ones; the backend refuses long
+    /// ones, and the system text goes before the first message in any case.
     ///
     /// # Errors
     /// [`SubscriptionError::UnsupportedModel`].
-    pub fn llm(&self, model: &str) -> Result<LlmConfig, SubscriptionError> {
+    pub fn llm(&self, model: &str, instructions: Option<&str>) -> Result<LlmConfig, SubscriptionError> {
         let model = self.inner.vendor.model(model)?;
-        Ok(self.inner.vendor.llm(model, self.inner.issuer.service().backend()))
+        let mut llm = self.inner.vendor.llm(model, self.inner.issuer.service().backend());
+        if let Some(instructions) = instructions {
+            llm.litellm_extra_body.insert("instructions".to_owned(), instructions.into());
+        }
+        Ok(llm)
+    }
+
+    /// Whether tokens are stored that are good for a minute at least. Asks nobody.
+    ///
+    /// # Errors
+    /// [`SubscriptionError::Storage`].
+    pub async fn has_valid_credentials(&self) -> Result<bool, SubscriptionError> {
+        Ok(self.stored().await?.is_some_and(|stored| !stored.is_expired()))
     }
 
     /// What goes into a model's client.

@@ -213,6 +213,7 @@ async fn signing_out_counts_at_once() {
     stage.signed_in(600);
     let source = subscription.tokens();
     source.current().await.unwrap();
+    assert!(subscription.has_valid_credentials().await.unwrap());
     assert!(
         subscription
             .status()
@@ -223,6 +224,8 @@ async fn signing_out_counts_at_once() {
     assert!(subscription.logout().await.unwrap());
     assert!(source.current().await.unwrap_err().to_string().contains("not signed in"));
     assert_eq!(subscription.status().await.unwrap(), None);
+    stage.signed_in(30);
+    assert!(!subscription.has_valid_credentials().await.unwrap());
 }
 
 #[tokio::test]
@@ -230,7 +233,7 @@ async fn a_call_is_made_with_the_plan_and_survives_a_revoked_token() {
     let stage = Stage::with([Turn::text("one"), Turn::text("two")]).await;
     stage.signed_in(600);
     let subscription = stage.subscription();
-    let mut config = subscription.llm("gpt-5.2-codex").unwrap();
+    let mut config = subscription.llm("gpt-5.2-codex", Some("be brief")).unwrap();
     config.num_retries = 1;
     let options = ClientOptions { credentials: Some(subscription.tokens()), ..ClientOptions::default() };
     let client = client_with(&config, &Default::default(), &options).unwrap();
@@ -238,6 +241,7 @@ async fn a_call_is_made_with_the_plan_and_survives_a_revoked_token() {
     let cancel = CancellationToken::new();
     let say = || client.complete(&request, None, &cancel);
     assert_eq!(say().await.unwrap().message.joined_text(), "one");
+    assert_eq!(stage.service.calls()[0].body["instructions"], "be brief");
     stage.service.revoke_access();
     assert_eq!(say().await.unwrap().message.joined_text(), "two");
     assert_eq!((stage.service.renewed(), stage.service.calls().len()), (1, 2));
