@@ -18,7 +18,7 @@ use openhands_protocol::{
 use openhands_secrets::{Binding, Cipher, SecretRegistry, is_token, open_llms};
 use openhands_store::{EventLog, Lease, LeaseError, SideFile, StoreError, create_private_dir};
 use serde_json::{Map, Value, json};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -35,6 +35,7 @@ use crate::{
     prompt,
     request::NewConversation,
     saver::Saver,
+    side,
     slots::{Maker, Slots},
     snapshot::Snapshot,
     support,
@@ -404,6 +405,7 @@ impl Parts {
             opened: false,
             title_wanted: false,
             unable: None,
+            asides: Arc::new(Semaphore::new(side::AT_ONCE)),
             slots: Slots::new(maker),
             request,
             run: None,

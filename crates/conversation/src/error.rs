@@ -179,6 +179,9 @@ pub enum AskError {
     /// It is longer than anybody reads (422).
     #[error("question: longer than {0} bytes")]
     TooLong(usize),
+    /// So many calls are out already (429).
+    #[error("{0} calls beside the conversation's runs are out already, try again later")]
+    Busy(usize),
     /// The model's failure, secrets hidden.
     #[error("the model cannot answer: {0}")]
     Model(String),

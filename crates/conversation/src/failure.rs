@@ -64,9 +64,14 @@ pub(crate) fn max_iterations_reached(limit: u32) -> Event {
 pub(crate) fn max_budget_reached(budget: f64, spent: f64) -> Event {
     conversation_error(
         "MaxBudgetReached",
-        format!("The run was ended: ${spent:.4} of the ${budget:.4} that max_budget_per_run allows are spent."),
+        format!("The run was ended: {}.", budget_text(budget, spent)),
         Classification::new("quota", false, "settings"),
     )
+}
+
+/// How much of a budget is gone.
+pub(crate) fn budget_text(budget: f64, spent: f64) -> String {
+    format!("${spent:.4} of the ${budget:.4} that max_budget_per_run allows are spent")
 }
 
 /// What the model reads after a content filter kept its answer back.

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use bytes::Bytes;
+use openhands_llm::{LlmRequest, LlmResponse};
 use openhands_protocol::{
     ConversationId, EventId, ExecutionStatus, LlmConfig,
     metrics::Metrics,
@@ -230,7 +231,18 @@ impl Conversation {
             return Err(AskError::TooLong(side::MAX_QUESTION));
         }
         let question = question.to_owned();
-        self.ask(|reply| Command::AskAside { question, reply }).await.ok_or(AskError::Closed)?
+        let answer = self.ask(|reply| Command::AskAside { question, reply }).await.ok_or(AskError::Closed)?;
+        Ok(answer?.message.joined_text())
+    }
+
+    /// One call of any model in the conversation's name: what it costs is part of the statistics, under the configuration's usage id
+    /// (F2-REG-04). Text of the answer has the conversation's secrets hidden.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    pub async fn complete(&self, llm: LlmConfig, request: LlmRequest) -> Result<LlmResponse, AskError> {
+        let llm = Box::new(llm);
+        self.ask(|reply| Command::Complete { llm, request, reply }).await.ok_or(AskError::Closed)?
     }
 
     /// Has the older part of the history summarised now (F2-COND-24r); returns when that is done and durable. During a run it

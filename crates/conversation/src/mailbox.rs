@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use openhands_llm::{LlmRequest, LlmResponse};
 use openhands_protocol::{
     EventId, LlmConfig,
     policy::{ConfirmationPolicy, SecurityAnalyzer},
@@ -58,7 +59,12 @@ pub(crate) enum Command {
     },
     AskAside {
         question: String,
-        reply: Reply<Result<String, AskError>>,
+        reply: Reply<Result<LlmResponse, AskError>>,
+    },
+    Complete {
+        llm: Box<LlmConfig>,
+        request: LlmRequest,
+        reply: Reply<Result<LlmResponse, AskError>>,
     },
     /// From a call beside the runs, to be counted.
     Count {

@@ -13,6 +13,9 @@ use serde_json::{Map, Value};
 
 use crate::calls::{CallRecord, Calls};
 
+/// Usage ids of one conversation: each is stored with all its calls, and clients choose them.
+pub(crate) const USAGE_IDS_LIMIT: usize = 256;
+
 /// Everything about a conversation but its events and secrets' values.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
@@ -59,6 +62,12 @@ impl Snapshot {
             accumulated_token_usage: Some(TokenUsage { model: model.to_owned(), ..TokenUsage::default() }),
             ..MetricsSnapshot::default()
         })
+    }
+
+    /// Whether there is room for the sums of this usage id.
+    pub(crate) fn may_open(&self, usage_id: &str) -> bool {
+        let known = &self.stats.usage_to_metrics;
+        known.len() < USAGE_IDS_LIMIT || known.contains_key(usage_id)
     }
 
     /// Counts a model call.

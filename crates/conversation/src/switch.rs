@@ -17,11 +17,9 @@ use crate::{
     info, keys,
     mailbox::Command,
     slots::ASK_AGENT,
+    snapshot::USAGE_IDS_LIMIT,
     task::Task,
 };
-
-/// Usage ids of one conversation: each is stored with all its calls, and clients choose them.
-const USAGE_IDS_LIMIT: usize = 256;
 
 /// Asks a conversation's task to change the model. Does not keep the conversation alive.
 pub(crate) struct Switchboard {
@@ -103,8 +101,7 @@ impl Task {
         if llm == *current && !self.core.state.key_moved {
             return Ok(llm.model);
         }
-        let usages = &self.core.state.stats.usage_to_metrics;
-        if usages.len() >= USAGE_IDS_LIMIT && !usages.contains_key(&llm.usage_id) {
+        if !self.core.state.may_open(&llm.usage_id) {
             let reason = format!("the conversation has {USAGE_IDS_LIMIT} usage ids already: use one of them again");
             return Err(invalid(("llm.usage_id".to_owned(), reason)));
         }

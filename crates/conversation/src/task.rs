@@ -13,7 +13,7 @@ use openhands_protocol::{
 };
 use openhands_store::{Lease, StoreError};
 use serde_json::json;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -56,6 +56,8 @@ pub(crate) struct Task {
     pub(crate) title_wanted: bool,
     /// Why this conversation cannot run, although it can be read.
     pub(crate) unable: Option<String>,
+    /// Places for calls beside the runs.
+    pub(crate) asides: Arc<Semaphore>,
     /// The clients of its models.
     pub(crate) slots: Slots,
     /// The request without its messages, which are the machine's while no call is out.
@@ -183,6 +185,7 @@ impl Task {
                 let _ = reply.send(result);
             }
             Command::AskAside { question, reply } => self.ask_aside(&question, reply),
+            Command::Complete { llm, request, reply } => self.complete(*llm, request, reply),
             Command::Count { call, reply } => {
                 self.core.count_call(&call);
                 let result = self.core.tell_stats();

@@ -6,7 +6,10 @@ use openhands_protocol::{LlmConfig, conversation::Success};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::answer::{closing, invalid, store};
+use super::{
+    answer::{closing, invalid, store},
+    source::connect,
+};
 use crate::{
     error::ApiError,
     extract::{Body, ConversationPath, Ready},
@@ -43,7 +46,7 @@ pub(super) async fn switch_llm(
     Body(SwitchLlm { llm }): Body<SwitchLlm>,
 ) -> Result<Json<Success>, ApiError> {
     let conversation = app.conversations.get(id).await?;
-    let llm = read_llm(llm)?;
+    let llm = read_llm(connect(&app, llm).await?)?;
     conversation.switch_llm(llm).await.map_err(|error| match error {
         SwitchError::Profile(problem) => ApiError::Unprocessable(problem.to_string()),
         SwitchError::Invalid { member, reason } => invalid(&member, reason),
@@ -111,6 +114,7 @@ pub(super) async fn ask_agent(
     state.clock().touch();
     let response = app.conversations.get(id).await?.ask_agent(&question).await.map_err(|error| match error {
         AskError::TooLong(_) => invalid("question", error.to_string()),
+        AskError::Busy(_) => ApiError::TooManyRequests(error.to_string()),
         AskError::Model(_) => ApiError::Failed(error.to_string()),
         AskError::Closed => closing(),
     })?;

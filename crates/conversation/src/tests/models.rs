@@ -288,6 +288,21 @@ async fn questions_are_answered_beside_the_run() {
 }
 
 #[tokio::test]
+async fn calls_in_the_conversations_name_are_counted_with_it() {
+    let (stage, asked) = stage(vec![]);
+    let conversation = stage.create(stage.request()).await;
+    let request = LlmRequest { messages: Vec::new(), tools: Vec::new() };
+    let own = LlmConfig { usage_id: "mine".to_owned(), ..config("openai/mine", "key-of-mine-1") };
+    assert_eq!(conversation.complete(own.clone(), request.clone()).await.unwrap().message.joined_text(), "Mock title");
+    assert_eq!(models(&asked), ["openai/mine"]);
+    assert_eq!(spent(&conversation), [row("mine", "openai/mine", 0.5, &["openai/mine"])]);
+    assert_eq!(conversation.metrics_for_usage("mine").unwrap().costs().len(), 1);
+    conversation.set_budget(Some(0.5)).await.unwrap();
+    let refused = conversation.complete(own, request).await.unwrap_err().to_string();
+    assert!(refused.contains("max_budget_per_run"), "{refused}");
+}
+
+#[tokio::test]
 async fn records_keep_the_model_that_answered() {
     let (stage, _) = stage(vec![Turn::Say("hi")]);
     let conversation =
