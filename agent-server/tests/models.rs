@@ -58,6 +58,11 @@ fn keys(model: &ScriptedModel) -> Vec<String> {
     model.requests().iter().map(|request| key(&request.headers)).collect()
 }
 
+async fn last_event(server: &Server, conversation: &str) -> Value {
+    let found = server.get(&format!("{conversation}/events/search?limit=100")).await.body;
+    found["items"].as_array().unwrap().last().unwrap().clone()
+}
+
 async fn last_error(server: &Server, conversation: &str) -> Value {
     let found = server.get(&format!("{conversation}/events/search?limit=100")).await.body;
     let items = found["items"].as_array().unwrap().clone();
@@ -147,6 +152,59 @@ async fn a_budget_is_set_and_lifted() {
     assert_eq!(run(&server, &conversation, "more").await["execution_status"], "finished");
     let refused = answer(server.request("PATCH", &conversation).json(&json!({"max_budget_per_run": -1}))).await;
     assert_eq!((refused.status, &refused.body["detail"][0]["loc"]), (422, &json!(["body", "max_budget_per_run"])));
+}
+
+#[tokio::test]
+async fn a_saved_model_answers_when_the_first_one_cannot() {
+    let server = start(&[]).await;
+    let down = || Turn::error(503, "overloaded", "try later");
+    let (first, spare) = (ScriptedModel::start([down(), down()]).await, ScriptedModel::start([finish("spare")]).await);
+    let profile = json!({"llm": llm(&spare, "openai/spare", "key-of-spare-123"), "include_secrets": true});
+    let saved = server.post("/api/profiles/spare", profile).await;
+    assert_eq!(saved.status, 201, "{saved:?}");
+    let mut primary = llm(&first, "openai/first", "key-of-first-123");
+    primary["fallback_strategy"] = json!({"fallback_llms": ["gone", "spare"]});
+    let conversation = create(&server, primary, json!({})).await;
+    let info = run(&server, &conversation, "go").await;
+    assert_eq!(info["execution_status"], "finished", "{}", last_event(&server, &conversation).await);
+    assert_eq!(keys(&spare), ["Bearer key-of-spare-123"]);
+    let sums = &info["stats"]["usage_to_metrics"];
+    assert_eq!(sums.as_object().unwrap().len(), 1, "{sums}");
+    assert_eq!(sums["agent"]["model_name"], "openai/first");
+    assert_eq!(sums["agent"]["token_usages"][0]["model"], "openai/spare");
+
+    first.push([finish("back")]);
+    assert_eq!(run(&server, &conversation, "more").await["execution_status"], "finished");
+    assert_eq!(keys(&spare).len(), 1, "every call begins with the first one");
+
+    // A profile by name, and back by name of another.
+    spare.push([finish("by name")]);
+    let switched = server.post(&format!("{conversation}/switch_profile"), json!({"profile_name": "spare"})).await;
+    assert_eq!((switched.status, switched.body), (200, json!({"success": true})));
+    let info = run(&server, &conversation, "again").await;
+    assert_eq!(info["agent"]["llm"]["usage_id"], "profile:spare");
+    assert_eq!(info["stats"]["usage_to_metrics"]["profile:spare"]["token_usages"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_router_spreads_calls_and_each_model_has_its_sums() {
+    let server = start(&[]).await;
+    let (sees, reads) = (ScriptedModel::start([]).await, ScriptedModel::start([finish("text")]).await);
+    let routed = |model: &ScriptedModel, name: &str, usage_id: &str| {
+        let mut llm = llm(model, name, "key-of-routed-123");
+        llm["usage_id"] = json!(usage_id);
+        llm
+    };
+    let router = json!({
+        "model": "router", "usage_id": "agent", "router_name": "multimodal_router",
+        "llms_for_routing": {"primary": routed(&sees, "openai/sees", "sees"), "secondary": routed(&reads, "openai/reads", "reads")},
+    });
+    let conversation = create(&server, router, json!({})).await;
+    let info = run(&server, &conversation, "no image here").await;
+    assert_eq!(info["execution_status"], "finished", "{}", last_event(&server, &conversation).await);
+    assert_eq!((sees.requests().len(), reads.requests().len()), (0, 1));
+    assert_eq!(info["stats"]["usage_to_metrics"]["reads"]["model_name"], "openai/reads");
+    assert!(!info.to_string().contains("key-of-routed-123"));
 }
 
 /// An agent that edits its own stored state gets no key out of the server.
