@@ -115,7 +115,7 @@ impl Job {
         if !self.need.reasons.is_hard() || is_hopeless {
             return Err(error);
         }
-        tracing::warn!(%error, "a part of the history cannot be summarised, all of it is");
+        tracing::warn!(code = error.code(), "a part of the history cannot be summarised, all of it is");
         let plan = Plan::reset(branch).map_err(|_| error)?;
         self.put_into_effect(&plan, self.rules.hard_context_reset_max_retries, calls).await
     }
@@ -136,7 +136,7 @@ impl Job {
                 return Err(error);
             }
             longest = Some(shorter(longest.unwrap_or_else(|| plan.longest()), &self.rules));
-            tracing::warn!(%error, longest, "the summary failed, single events are cut");
+            tracing::warn!(code = error.code(), longest, "the summary failed, single events are cut");
         }
     }
 
@@ -252,7 +252,7 @@ impl Task {
         if need.reasons.is_hard() {
             return self.end(ExecutionStatus::Error, Some(self.masked(failure::model_failed(error))));
         }
-        tracing::warn!(conversation = %self.core.state.id, error = told, "the history stays as long as it is for now");
+        tracing::warn!(conversation = %self.core.state.id, code = error.code(), "the history stays as long as it is for now");
         self.core.machine.condensation_failed();
         Ok(())
     }

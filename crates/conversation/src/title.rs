@@ -71,7 +71,7 @@ async fn ask(
             (Some(message.joined_text()), Some(call))
         }
         Ok(Err(error)) => {
-            tracing::debug!(%error, "no title from the model, the message's beginning serves");
+            tracing::debug!(code = error.code(), "no title from the model, the message's beginning serves");
             (None, None)
         }
         Err(_) => (None, None),

@@ -130,12 +130,20 @@ impl<A: Adapter> Caller<A> {
             }
             // Another provider's or account's reasoning cannot be proven here; the conversation goes on without it.
             if plan.reasoning && failure::is_foreign_reasoning(&error) {
-                tracing::warn!(model = config.model, %error, "earlier reasoning was refused and is left out");
+                tracing::warn!(model = config.model, "earlier reasoning was refused and is left out");
                 plan.reasoning = false;
                 continue;
             }
             let Some(wait) = self.retry.wait_after(number, &error, hint) else { return Err(error) };
-            tracing::warn!(model = config.model, attempt = number, code = error.code(), %error, ?wait, "model call failed, trying again");
+            // Not the text: providers repeat prompts in it.
+            tracing::warn!(
+                model = config.model,
+                host = self.host(),
+                attempt = number,
+                code = error.code(),
+                ?wait,
+                "model call failed, trying again"
+            );
             if let Some(notes) = notes {
                 notes.retrying(number, self.retry.attempts(), &error, wait);
             }

@@ -114,8 +114,16 @@ impl Endpoint {
         // A credentials document is no key by itself.
         let mut key = key.filter(|key| !(provider.issuer == Issuer::Google && clouds::google::is_document(key)));
         if key.is_none() && credentials.is_none() && is_home {
-            let any: &[&str] = if provider.interface == Interface::Bedrock { &[] } else { &[ANY_KEY] };
-            key = variable(provider.key_variables).or_else(|| variable(any)).map(SecretText::new);
+            let any = Some(ANY_KEY).filter(|_| provider.interface != Interface::Bedrock);
+            let any = || any.and_then(|name| variable(&[name]));
+            let own = || variable(provider.key_variables);
+            // That key goes with its address where one is named, and nowhere else then.
+            let of_any = match variable(&[ANY_BASE]).and_then(|base| Url::parse(base.trim()).ok()) {
+                None => own().or_else(any),
+                Some(base) if destination(&base) == destination(&url) => any().or_else(own),
+                Some(_) => own(),
+            };
+            key = of_any.map(SecretText::new);
         }
         if key.is_none() {
             match provider.issuer {
@@ -144,11 +152,18 @@ impl Endpoint {
 
 /// Whether an address belongs to the provider, or to one that the environment names.
 fn is_home(url: &Url, provider: &Provider, homes: impl Iterator<Item = String>) -> bool {
-    let place =
-        |url: &Url| (url.host_str().map(ToOwned::to_owned), url.port_or_known_default(), url.scheme() == "https");
     let host = url.host_str().unwrap_or_default();
     let is_own = url.scheme() == "https" && provider.hosts.iter().any(|end| host.ends_with(end));
-    is_own || homes.into_iter().filter_map(|home| Url::parse(home.trim()).ok()).any(|home| place(&home) == place(url))
+    is_own
+        || homes
+            .into_iter()
+            .filter_map(|home| Url::parse(home.trim()).ok())
+            .any(|home| destination(&home) == destination(url))
+}
+
+/// What must be equal for two addresses to be one destination.
+fn destination(url: &Url) -> (Option<&str>, Option<u16>, &str) {
+    (url.host_str(), url.port_or_known_default(), url.scheme())
 }
 
 /// Which interface the model is asked on (F1-LLM-33).

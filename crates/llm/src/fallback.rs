@@ -126,7 +126,7 @@ impl LlmClient for Fallback {
                     return Err(failure);
                 }
                 Err(failure) => {
-                    tracing::warn!(profile = other.name, code = failure.code(), error = %failure, "the fallback failed too");
+                    tracing::warn!(profile = other.name, code = failure.code(), "the fallback failed too");
                 }
             }
         }

@@ -207,7 +207,12 @@ fn keys_of_the_environment_stay_at_home() {
     }
     let named = [("OPENAI_BASE_URL", "http://proxy:4000/v1")];
     assert_eq!(key("openai/m", "http://proxy:4000/other", &named), some("o"));
-    assert_eq!(key("m", "http://proxy:1/", &[("LLM_BASE_URL", "http://proxy:1")]), some("o"));
+    // `LLM_API_KEY` goes with `LLM_BASE_URL`: first there, and nowhere else.
+    let any = [("LLM_BASE_URL", "http://proxy:1")];
+    assert_eq!(key("m", "http://proxy:1/", &any), some("l"));
+    assert_eq!(key("openai/m", "https://api.openai.com/v1", &any), some("o"));
+    assert_eq!(key("groq/m", "https://api.groq.com/openai/v1", &[]), some("l"));
+    assert_eq!(key("groq/m", "https://api.groq.com/openai/v1", &any), None);
     assert_eq!(key("azure/m", "https://r.openai.azure.com", &[]), some("a"));
     assert_eq!(key("azure/m", "https://openai.azure.com.evil.example", &[]), None);
     let keys = [("AWS_ACCESS_KEY_ID", "i"), ("AWS_SECRET_ACCESS_KEY", "s")];
