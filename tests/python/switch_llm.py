@@ -18,9 +18,9 @@ def run(lab):
         return answer.status_code, answer.json()
 
     def spent(conversation):
-        conversation.state.refresh_from_server()
-        stats = conversation.conversation_stats
-        return {usage: [use.model for use in metrics.token_usages] for usage, metrics in stats.usage_to_metrics.items()}
+        """The models that answered, by usage id; from the server, since state updates carry sums only."""
+        stats = client.http.get(f"/api/conversations/{conversation.id}").json()["stats"]["usage_to_metrics"]
+        return {usage: [use["model"] for use in metrics["token_usages"]] for usage, metrics in stats.items()}
 
     # between turns
     conversation = client.converse([shell("echo one"), END])
@@ -37,6 +37,7 @@ def run(lab):
     sums = spent(conversation)
     same(set(sums), {"agent", "second", "ask-agent-llm"}, "usage ids")
     same(set(sums["second"]), {"openai/second"}, "models of the second usage id")
+    conversation.state.refresh_from_server()
     same(conversation.conversation_stats.get_metrics_for_usage("second").model_name, "openai/second", "name of the sums")
     total = conversation.conversation_stats.get_combined_metrics().accumulated_token_usage.prompt_tokens
     parts = [m.accumulated_token_usage.prompt_tokens for m in conversation.conversation_stats.usage_to_metrics.values()]
