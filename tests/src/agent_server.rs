@@ -111,7 +111,7 @@ impl AgentServer {
             "autotitle": false,
         });
         let made = self.ask("POST", "/api/conversations", &body).await?;
-        made["id"].as_str().map(ToOwned::to_owned).with_context(|| format!("no id in {made}"))
+        made.get("id").and_then(Value::as_str).map(ToOwned::to_owned).with_context(|| format!("no id in {made}"))
     }
 
     /// Says something to the agent and waits for the end of its turn; gives the status.
@@ -127,7 +127,7 @@ impl AgentServer {
                 return Ok(None);
             }
             let info = self.ask("GET", &format!("/api/conversations/{id}"), &Value::Null).await?;
-            let status = info["execution_status"].as_str().unwrap_or_default().to_owned();
+            let status = info.get("execution_status").and_then(Value::as_str).unwrap_or_default().to_owned();
             Ok((!["idle", "running"].contains(&status.as_str())).then_some(status))
         };
         wait::until("the turn ends", TURN, ended).await.with_context(|| self.process.said())
@@ -137,7 +137,7 @@ impl AgentServer {
     async fn runs(&self, id: &str) -> Result<usize> {
         let path = format!("/api/conversations/{id}/events/search?limit=100");
         let page = self.ask("GET", &path, &Value::Null).await?;
-        let events = page["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let events = page.get("items").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let begins = |event: &&Value| event["key"] == "execution_status" && event["value"] == "running";
         Ok(events.iter().filter(begins).count())
     }

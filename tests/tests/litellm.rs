@@ -3,6 +3,8 @@
 //!
 //! `OPENHANDS_LITELLM_PYTHON` is a Python that has `litellm[proxy]`.
 
+#![expect(clippy::indexing_slicing, clippy::panic, reason = "a check that fails should say where")]
+
 use std::{
     collections::BTreeMap,
     sync::{Arc, LazyLock},
@@ -137,7 +139,7 @@ fn continued(mut request: LlmRequest, answer: &Message) -> LlmRequest {
         request.messages.push(Message {
             tool_call_id: Some(call.id.clone()),
             name: Some(call.name.clone()),
-            ..Message::new(Role::Tool, vec![Content::text(&format!("result of {}", call.id))])
+            ..Message::new(Role::Tool, vec![Content::text(format!("result of {}", call.id))])
         });
     }
     request

@@ -3,6 +3,8 @@
 //!
 //! `OPENHANDS_LLAMA_PYTHON` is a Python that has xllamacpp and gguf.
 
+#![expect(clippy::indexing_slicing, clippy::panic, reason = "a check that fails should say where")]
+
 use std::{collections::BTreeMap, sync::LazyLock, thread, time::Duration};
 
 use anyhow::{Context as _, Result, anyhow};

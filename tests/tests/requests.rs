@@ -126,13 +126,15 @@ impl Case {
             });
         }
         for (name, value) in self.more.as_object().into_iter().flatten() {
-            llm[name] = value.clone();
+            if let Some(members) = llm.as_object_mut() {
+                members.insert(name.clone(), value.clone());
+            }
         }
         llm
     }
 
     fn turns(&self) -> Vec<Turn> {
-        let by_prompt = self.more["native_tool_calling"] == false;
+        let by_prompt = self.more.get("native_tool_calling") == Some(&Value::Bool(false));
         let shell = |id: &'static str, word: &str| (id, "terminal", json!({"command": format!("echo {word}-output")}));
         let thinking = |mut turn: Turn| {
             if self.thinks {

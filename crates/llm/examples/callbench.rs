@@ -3,7 +3,13 @@
 //!
 //!     callbench calls URL ROUNDS
 //!     callbench streams URL COUNT DELTAS PAUSE
-#![expect(clippy::unwrap_used, reason = "a measurement that fails should say where")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a measurement that fails should say where"
+)]
 
 use std::{
     collections::BTreeMap,
@@ -70,12 +76,12 @@ fn history() -> LlmRequest {
         };
         request.messages.push(Message {
             tool_calls: Some(vec![call]),
-            ..Message::new(Role::Assistant, vec![Content::text(&format!("Step {number}."))])
+            ..Message::new(Role::Assistant, vec![Content::text(format!("Step {number}."))])
         });
         request.messages.push(Message {
             tool_call_id: Some(format!("call_{number}")),
             name: Some("run".to_owned()),
-            ..Message::new(Role::Tool, vec![Content::text(&"some output \n".repeat(40))])
+            ..Message::new(Role::Tool, vec![Content::text("some output \n".repeat(40))])
         });
     }
     request

@@ -4,6 +4,8 @@
 //! `/{deltas}/{pause}/v1/chat/completions`: so many words, ten a write, so many milliseconds between writes. The words of the
 //! model `openai/m7` are `m7:0 m7:1 ...`. Prints its address and serves until it is killed.
 
+#![expect(clippy::print_stdout, reason = "its address is what it has to say")]
+
 use std::{convert::Infallible, fmt::Write as _, time::Duration};
 
 use axum::{
@@ -30,9 +32,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 async fn answer(Path((deltas, pause)): Path<(u64, u64)>, Json(request): Json<Value>) -> Response {
-    let model = request["model"].as_str().unwrap_or_default().to_owned();
+    let model = request.get("model").and_then(Value::as_str).unwrap_or_default().to_owned();
     let usage = json!({"prompt_tokens": 100, "completion_tokens": deltas, "total_tokens": 100 + deltas});
-    if request["stream"] != true {
+    if request.get("stream") != Some(&Value::Bool(true)) {
         let mut text = String::new();
         for number in 0..deltas {
             // Writing to a string cannot fail.
