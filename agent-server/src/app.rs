@@ -17,6 +17,7 @@ use tokio::sync::Semaphore;
 
 use crate::{
     auth::SessionKeys,
+    commands::Commands,
     config::Config,
     cors::Origins,
     llm_defaults::LlmDefaults,
@@ -47,6 +48,8 @@ pub struct App {
     pub conversations: Service,
     /// Commands beside conversations.
     pub bash: BashService,
+    /// Commands that belong to a conversation.
+    pub commands: Commands,
     /// Reads repositories.
     pub git: GitReader,
     /// What the user keeps here.
@@ -134,6 +137,7 @@ impl App {
             root_path: config.root_path().into(),
             conversations,
             bash,
+            commands: Commands::new(variables.clone()),
             git: GitReader::new(ToolEnvironment::new(variables.clone())),
             stores,
             sign_ins,
@@ -148,7 +152,7 @@ impl App {
     /// Ends everything within `grace`, spans a little later: runs are interrupted and written down, leases released, commands ended.
     pub async fn drain(&self, grace: Duration) {
         let end = async {
-            tokio::join!(self.conversations.close_all(), self.bash.close());
+            tokio::join!(self.conversations.close_all(), self.bash.close(), self.commands.close());
         };
         if tokio::time::timeout(grace, end).await.is_err() {
             tracing::warn!(seconds = grace.as_secs(), "not everything ended within the grace period");

@@ -6,6 +6,7 @@
 
 pub mod app;
 pub mod auth;
+pub mod commands;
 pub mod config;
 pub mod cors;
 pub mod error;

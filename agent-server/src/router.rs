@@ -6,8 +6,8 @@ use tower_http::{catch_panic::CatchPanicLayer, services::ServeDir};
 use crate::{
     auth, cors, error, init,
     routes::{
-        absent, bash, connections, conversations, details, events, file, gateway, git, models, profiles, settings,
-        subscription, unsupported,
+        absent, bash, connections, conversations, details, events, file, gateway, git, models, profiles, runtime,
+        settings, subscription, unsupported,
     },
     slash, sockets,
     state::AppState,
@@ -29,6 +29,7 @@ pub fn build(state: AppState) -> Router {
         .merge(events::router())
         .merge(file::router())
         .merge(git::router())
+        .merge(runtime::router(&state))
         .merge(models::router())
         .merge(profiles::router())
         .merge(settings::router())

@@ -11,6 +11,7 @@ pub mod gateway;
 pub mod git;
 pub mod models;
 pub mod profiles;
+pub mod runtime;
 pub mod settings;
 pub mod subscription;
 pub mod unsupported;

@@ -1,6 +1,6 @@
 //! What tools start and leave behind ends with the deletion of its conversation.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod serve;
 

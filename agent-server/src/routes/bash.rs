@@ -2,8 +2,8 @@
 
 use axum::{
     Json, Router,
-    extract::State,
-    http::header,
+    extract::{FromRequestParts, State},
+    http::{header, request::Parts},
     response::{IntoResponse, Response},
     routing::{delete, get, post},
 };
@@ -11,12 +11,12 @@ use bytes::Bytes;
 use openhands_protocol::bash::{
     BashEventKind, BashId, BashOutput, ClearedEvents, DEFAULT_TIMEOUT_SECONDS, ExecuteBashRequest,
 };
-use openhands_workspace::bash::{BashError, BashSearch, events_to_json};
+use openhands_workspace::bash::{BashError, BashSearch, BashService, events_to_json};
 use serde_json::{Map, Value, json};
 
 use crate::{
     error::ApiError,
-    extract::{RawBody, Ready, path_parameter},
+    extract::{RawBody, path_parameter},
     query::{Query, uuid_text},
     state::AppState,
     validation::Problem,
@@ -27,14 +27,35 @@ const MAX_BATCH: usize = 1000;
 
 /// The routes.
 pub fn router() -> Router<AppState> {
+    router_at("/api")
+}
+
+/// The routes below a path.
+pub(super) fn router_at(prefix: &str) -> Router<AppState> {
+    let at = |path: &str| format!("{prefix}/bash/{path}");
     Router::new()
-        .route("/api/bash/bash_events/search", get(search))
-        .route("/api/bash/bash_events/{event_id}", get(one))
-        .route("/api/bash/bash_events/", get(batch))
-        .route("/api/bash/bash_events", delete(clear))
-        .route("/api/bash/start_bash_command", post(start))
-        .route("/api/bash/execute_bash_command", post(execute))
-        .route("/api/bash/bash_commands/{command_id}/stop", post(stop))
+        .route(&at("bash_events/search"), get(search))
+        .route(&at("bash_events/{event_id}"), get(one))
+        .route(&at("bash_events/"), get(batch))
+        .route(&at("bash_events"), delete(clear))
+        .route(&at("start_bash_command"), post(start))
+        .route(&at("execute_bash_command"), post(execute))
+        .route(&at("bash_commands/{command_id}/stop"), post(stop))
+}
+
+/// The service that a request is for: that of its conversation, else the server's.
+#[derive(Clone)]
+pub(super) struct Shell(pub(super) BashService);
+
+impl FromRequestParts<AppState> for Shell {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, ApiError> {
+        match parts.extensions.get::<Self>() {
+            Some(bound) => Ok(bound.clone()),
+            None => state.app().map(|app| Self(app.bash.clone())),
+        }
+    }
 }
 
 impl From<BashError> for ApiError {
@@ -47,7 +68,7 @@ impl From<BashError> for ApiError {
     }
 }
 
-async fn search(Ready(app): Ready, mut query: Query) -> Result<Response, ApiError> {
+async fn search(Shell(bash): Shell, mut query: Query) -> Result<Response, ApiError> {
     let kinds = [("BashCommand", BashEventKind::BashCommand), ("BashOutput", BashEventKind::BashOutput)];
     let search = BashSearch {
         kind: query.literal("kind__eq", &kinds),
@@ -60,52 +81,56 @@ async fn search(Ready(app): Ready, mut query: Query) -> Result<Response, ApiErro
         limit: query.limit(),
     };
     query.finish()?;
-    Ok(as_json(app.bash.search(search).await?.to_json()))
+    Ok(as_json(bash.search(search).await?.to_json()))
 }
 
 async fn one(
-    Ready(app): Ready,
+    Shell(bash): Shell,
     State(state): State<AppState>,
     request: axum::extract::Request,
 ) -> Result<Response, ApiError> {
     let (mut parts, _) = request.into_parts();
     // Every text may be asked for; one that is no id names nothing.
     let id = path_parameter(&mut parts, &state, "event_id").await?.parse().map_err(|_| ApiError::NotFound)?;
-    app.bash.get(id).await?.map(as_json).ok_or(ApiError::NotFound)
+    bash.get(id).await?.map(as_json).ok_or(ApiError::NotFound)
 }
 
-async fn batch(Ready(app): Ready, RawBody(body): RawBody) -> Result<Response, ApiError> {
+async fn batch(Shell(bash): Shell, RawBody(body): RawBody) -> Result<Response, ApiError> {
     let ids = texts(body)?;
     let mut events = Vec::with_capacity(ids.len());
     for id in ids {
         events.push(match id.parse() {
-            Ok(id) => app.bash.get(id).await?,
+            Ok(id) => bash.get(id).await?,
             Err(_) => None,
         });
     }
     Ok(as_json(events_to_json(&events)))
 }
 
-async fn start(Ready(app): Ready, State(state): State<AppState>, RawBody(body): RawBody) -> Result<Response, ApiError> {
+async fn start(
+    Shell(bash): Shell,
+    State(state): State<AppState>,
+    RawBody(body): RawBody,
+) -> Result<Response, ApiError> {
     state.clock().touch();
     let request = read_request(body, "body").map_err(ApiError::Invalid)?;
-    Ok(as_json(app.bash.start(request).await?.event))
+    Ok(as_json(bash.start(request).await?.event))
 }
 
 async fn execute(
-    Ready(app): Ready,
+    Shell(bash): Shell,
     State(state): State<AppState>,
     RawBody(body): RawBody,
 ) -> Result<Json<BashOutput>, ApiError> {
     state.clock().touch();
     let request = read_request(body, "body").map_err(ApiError::Invalid)?;
-    let output = app.bash.execute(request).await?;
+    let output = bash.execute(request).await?;
     state.clock().touch();
     Ok(Json(output))
 }
 
 async fn stop(
-    Ready(app): Ready,
+    Shell(bash): Shell,
     State(state): State<AppState>,
     request: axum::extract::Request,
 ) -> Result<Json<Value>, ApiError> {
@@ -114,11 +139,11 @@ async fn stop(
     let text = path_parameter(&mut parts, &state, "command_id").await?;
     let id =
         text.parse().map_err(|error| not_a_uuid("path", "command_id", &text, &error)).map_err(ApiError::invalid)?;
-    if app.bash.stop(id).await? { Ok(Json(json!({ "success": true }))) } else { Err(ApiError::NotFound) }
+    if bash.stop(id).await? { Ok(Json(json!({ "success": true }))) } else { Err(ApiError::NotFound) }
 }
 
-async fn clear(Ready(app): Ready) -> Result<Json<ClearedEvents>, ApiError> {
-    Ok(Json(ClearedEvents { cleared_count: app.bash.clear().await? }))
+async fn clear(Shell(bash): Shell) -> Result<Json<ClearedEvents>, ApiError> {
+    Ok(Json(ClearedEvents { cleared_count: bash.clear().await? }))
 }
 
 fn as_json(body: Bytes) -> Response {

@@ -2,6 +2,7 @@
 
 mod receive;
 mod send;
+mod trajectory;
 
 use axum::{
     Json, Router,
@@ -24,16 +25,31 @@ use self::send::{percent_encoded, send};
 /// Most bytes of an archive (patch) or of the files in it (tarball).
 const MAX_ARCHIVE: u64 = 16 * 1024 * 1024 * 1024;
 
+/// The parameter that names the conversation of a trajectory, where another one is in the path already.
+pub(super) const TRAJECTORY: &str = "trajectory_id";
+
 /// The routes.
 pub fn router() -> Router<AppState> {
-    Router::new()
-        // An upload is not held in memory, so it has its own limit.
-        .route("/api/file/upload", post(receive::upload).layer(DefaultBodyLimit::disable()))
-        .route("/api/file/download", get(download))
-        .route("/api/file/create_directory", post(create))
+    router_at("/api")
         .route("/api/file/search_subdirs", get(search))
         .route("/api/file/home", get(home_directory))
-        .route("/api/file/archive", get(archive))
+        .route("/api/file/download-trajectory/{conversation_id}", get(trajectory::download))
+}
+
+/// The routes of one conversation.
+pub(super) fn bound_router(prefix: &str) -> Router<AppState> {
+    // Whoever binds the request checks that both ids are the same.
+    router_at(prefix).route(&format!("{prefix}/file/download-trajectory/{{{TRAJECTORY}}}"), get(trajectory::download))
+}
+
+fn router_at(prefix: &str) -> Router<AppState> {
+    let at = |path: &str| format!("{prefix}/file/{path}");
+    Router::new()
+        // An upload is not held in memory, so it has its own limit.
+        .route(&at("upload"), post(receive::upload).layer(DefaultBodyLimit::disable()))
+        .route(&at("download"), get(download))
+        .route(&at("create_directory"), post(create))
+        .route(&at("archive"), get(archive))
 }
 
 impl From<FileError> for ApiError {

@@ -24,12 +24,17 @@ const SHA_PATTERN: &str = "^[0-9a-fA-F]{4,64}$";
 
 /// The routes.
 pub fn router() -> Router<AppState> {
+    router_at("/api").route("/api/git/repositories/search", get(repositories))
+}
+
+/// The routes of repositories on disk, below a path.
+pub(super) fn router_at(prefix: &str) -> Router<AppState> {
+    let at = |path: &str| format!("{prefix}/git/{path}");
     Router::new()
-        .route("/api/git/changes", get(changes))
-        .route("/api/git/diff", get(diff))
-        .route("/api/git/commits", get(commits))
-        .route("/api/git/commits/{sha}/changes", get(commit_changes))
-        .route("/api/git/repositories/search", get(repositories))
+        .route(&at("changes"), get(changes))
+        .route(&at("diff"), get(diff))
+        .route(&at("commits"), get(commits))
+        .route(&at("commits/{sha}/changes"), get(commit_changes))
 }
 
 impl From<GitError> for ApiError {

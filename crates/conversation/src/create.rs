@@ -51,7 +51,7 @@ pub(crate) const CALLS_FILE: &str = ".calls.jsonl";
 /// What the initial message's event id is derived from, so that a repeated request stores the message once.
 const INITIAL_MESSAGE: &str = "initial-message";
 /// The variable in the environment of everything that tools start, with the conversation's id (32 hexadecimal digits).
-pub(crate) const MARK: &str = "OPENHANDS_CONVERSATION_ID";
+pub const MARK: &str = "OPENHANDS_CONVERSATION_ID";
 /// How long `git init` may take.
 const GIT_LIMIT: Duration = Duration::from_secs(10);
 

@@ -43,6 +43,7 @@ mod tests;
 mod title;
 mod toolset;
 
+pub use create::MARK;
 pub use environment::{
     Environment, LeaseSettings, LlmFactory, ProfileProblem, Profiles, SecretFetcher, ToolRequest, Toolbox,
 };

@@ -4,7 +4,9 @@
 //! stays small and a crash leaves nothing behind.
 
 mod exclude;
+mod folder;
 mod tarball;
+mod zip;
 
 use std::{
     fs::File,
@@ -15,6 +17,7 @@ use std::{
 use openhands_protocol::file::ArchiveFormat;
 
 use self::exclude::Excludes;
+pub use self::folder::zip_folder;
 use crate::{
     file::{Download, FileError, absolute},
     git::{Delta, GitError, GitReader, Identity},

@@ -55,6 +55,7 @@ pub(super) async fn interrupt(Ready(app): Ready, ConversationPath(id): Conversat
 /// # Errors
 /// 404; 409 when another server owns it.
 pub(super) async fn delete(Ready(app): Ready, ConversationPath(id): ConversationPath) -> Answer {
+    app.commands.end(id).await;
     app.conversations.delete(id).await?;
     Ok(Json(Success::YES))
 }
