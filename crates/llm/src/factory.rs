@@ -92,6 +92,7 @@ fn single(
     environment: &Environment,
     options: &ClientOptions,
 ) -> Result<Arc<dyn LlmClient>, LlmError> {
+    info::check(config)?;
     let mut options = options.clone();
     if options.observer.is_none() && config.log_completions {
         options.observer = Some(Arc::new(Files::new(&config.log_completions_folder)));
@@ -101,7 +102,6 @@ fn single(
     } else {
         Endpoint::of(config, environment)?
     };
-    info::check(config)?;
     let http = http_client().map_err(|error| LlmError::ServiceUnavailable(error.to_string()))?;
     let mut abilities = Abilities::of(config);
     abilities.inline_images |= endpoint.provider.inline_images;

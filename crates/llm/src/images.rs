@@ -172,7 +172,7 @@ mod tests {
     async fn many_images_are_made_smaller_for_claude_only() {
         let large = resize::tests::picture(2100, 30, ImageFormat::Png, false);
         let mut images = vec![resize::tests::picture(10, 10, ImageFormat::Png, false); 20];
-        let few = shown(&[large.clone()]);
+        let few = shown(std::slice::from_ref(&large));
         images.push(large.clone());
         let many = shown(&images);
         for (model, request, is_smaller) in [

@@ -4,6 +4,9 @@ use openhands_protocol::LlmConfig;
 
 use crate::{LlmError, models::Abilities, providers};
 
+/// The model of every router of the Python SDK.
+const SDK_ROUTER: &str = "router";
+
 /// What is known of a model, by its configuration and the table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ModelInfo {
@@ -55,6 +58,13 @@ fn per_token(per_million: f64) -> f64 {
 
 /// Refuses settings that no provider could make sense of (F1-LLM-01), with the bounds of the reference.
 pub(crate) fn check(config: &LlmConfig) -> Result<(), LlmError> {
+    // What the Python SDK sends of a router: its placeholder and nothing of its models.
+    if config.model == SDK_ROUTER && config.api_key.is_none() && config.base_url.is_none() {
+        return Err(LlmError::NotSupported(
+            "llm.model \"router\": the SDK's routers do not send their models; set llm.router_name and llm.llms_for_routing"
+                .to_owned(),
+        ));
+    }
     let within = |name: &str, value: Option<f64>, most: f64| match value {
         Some(value) if !(0.0..=most).contains(&value) => {
             let bounds = if most < f64::MAX { format!("between 0 and {most}") } else { "0 or more".to_owned() };
@@ -154,6 +164,8 @@ mod tests {
             client_for(&config, &Default::default()).err().map(|error| error.to_string()).unwrap_or_default()
         };
         assert_eq!(refused(|_| {}), "");
+        let router = refused(|config| (config.model, config.api_key) = ("router".to_owned(), None));
+        assert!(router.starts_with("not supported: llm.model \"router\""), "{router}");
         for (change, expected) in [
             (
                 (|config| config.temperature = Some(-0.5)) as fn(&mut LlmConfig),

@@ -7,7 +7,8 @@ use super::pieces::{CL100K, pieces};
 /// Tokens of a text; 0 for none.
 pub(super) fn tokens(text: &str) -> u64 {
     let hundredths: u64 = pieces(text, CL100K).map(hundredths).sum();
-    hundredths.div_ceil(100)
+    // No token is shorter than a byte.
+    hundredths.div_ceil(100).min(text.len() as u64)
 }
 
 /// Hundredths of tokens of one piece.

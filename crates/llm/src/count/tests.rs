@@ -1,6 +1,7 @@
 //! Against what the tokenizers and LiteLLM say (`record.py`).
 
 use openhands_protocol::{Message, Role, ToolCall};
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{
@@ -34,6 +35,20 @@ fn texts_are_cut_as_tokenizers_cut_them() {
     }
     let gpt2: Vec<_> = pieces("I'll go  on 12345, .x\n\n y", GPT2).collect();
     assert_eq!(gpt2, ["I", "'ll", " go", " ", " on", " 12345", ",", " .", "x", "\n\n", " y"]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_text_is_cut_into_its_pieces(text in "(\\PC|[ \t\r\n'/]){0,60}") {
+        for style in [CL100K, O200K, GPT2] {
+            let cut: Vec<_> = pieces(&text, style).collect();
+            prop_assert_eq!(cut.concat(), text.as_str());
+            prop_assert!(cut.iter().all(|piece| !piece.is_empty()));
+        }
+        prop_assert!(estimate::tokens(&text) <= text.len() as u64);
+    }
 }
 
 #[test]
