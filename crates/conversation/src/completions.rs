@@ -72,3 +72,48 @@ impl Completions {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use openhands_llm::{
+        LlmError, LlmRequest,
+        observer::{Destination, Spoken},
+    };
+    use openhands_protocol::LlmConfig;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn logs_wait_masked_and_bounded() {
+        let secrets = Arc::new(SecretRegistry::default());
+        secrets.update(json!({"TOKEN": "s3cret-value"}).as_object().unwrap(), None).unwrap();
+        let completions = Completions::new(secrets);
+        let (config, request) = (LlmConfig::default(), LlmRequest::default());
+        let failure = LlmError::BadRequest("no s3cret-value here".to_owned());
+        let destination = Destination { provider: "openai", spoken: Spoken::Chat, host: "h", port: None, model: "m" };
+        for _ in 0..MAX_WAITING + 3 {
+            completions.add(&CallTrace {
+                config: &config,
+                destination,
+                request: &request,
+                sent: br#"{"messages": [{"role": "user", "content": "use s3cret-value"}]}"#,
+                streamed: false,
+                result: Err(&failure),
+                attempts: &[],
+                began: SystemTime::now(),
+                latency: Duration::ZERO,
+                first_piece: None,
+                context_window: 0,
+            });
+        }
+        let waiting = completions.waiting.lock().unwrap();
+        assert_eq!(waiting.len(), MAX_WAITING);
+        let log = waiting.first().unwrap();
+        assert!(log.filename.ends_with("-error.json"), "{}", log.filename);
+        assert!(!log.log_data.contains("s3cret-value") && log.log_data.contains("use <secret-hidden>"), "{log:?}");
+        assert_eq!((log.model_name.as_str(), log.usage_id.as_str()), ("gpt-5.6", "default"));
+    }
+}
