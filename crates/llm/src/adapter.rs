@@ -158,6 +158,11 @@ pub(crate) fn add_extra_body(body: &mut Map<String, Value>, config: &LlmConfig, 
     }
 }
 
+/// An object of values that exist already. `json!` would copy each of them, and what is inside, once more at every level.
+pub(crate) fn object<const N: usize>(members: [(&str, Value); N]) -> Value {
+    Value::Object(members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+}
+
 /// Sets a member unless it is null.
 pub(crate) fn set(body: &mut Map<String, Value>, name: &str, value: impl Into<Value>) {
     let value = value.into();

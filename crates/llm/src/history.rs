@@ -63,9 +63,10 @@ impl<'a> Call<'a> {
 
     /// The result's text, shortened to `limit` characters; never empty.
     pub(crate) fn text(&self, limit: usize) -> String {
-        let text = match self.result {
-            Some(message) => message.joined_text(),
-            None => NO_RESULT.to_owned(),
+        let text = match self.result.map(|message| message.content.as_slice()) {
+            Some([Content::Text { text, .. }]) => Cow::Borrowed(text.as_str()),
+            Some(content) => Cow::Owned(text(content)),
+            None => Cow::Borrowed(NO_RESULT),
         };
         shortened(&text, limit)
     }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::{caching, is_signed, thinking::ask_to_think};
 use crate::{
     LlmRequest, OfferedTool,
-    adapter::{Attempt, Setup, add_extra_body, set},
+    adapter::{Attempt, Setup, add_extra_body, object, set},
     history::{Call, History, Turn, images, inline_image},
     models::Thinking,
     sides::{Side, Sides},
@@ -40,7 +40,10 @@ impl Rendering<'_> {
                 }
             }
         }
-        let message = |(side, content): (Side, Vec<Value>)| json!({"role": if side == Side::User { "user" } else { "assistant" }, "content": content});
+        let message = |(side, content): (Side, Vec<Value>)| {
+            let role = if side == Side::User { "user" } else { "assistant" };
+            object([("role", role.into()), ("content", content.into())])
+        };
         let mut messages: Vec<Value> = sides.finish().into_iter().map(message).collect();
         let texts = history.system.iter().filter_map(|part| part.as_text()).filter(|text| !text.trim().is_empty());
         let mut system: Vec<Value> = texts.map(|text| json!({"type": "text", "text": text})).collect();
@@ -96,7 +99,7 @@ impl Rendering<'_> {
         let mut content = Vec::new();
         let text = call.text(self.setup.config.max_message_chars);
         if !text.trim().is_empty() {
-            content.push(json!({"type": "text", "text": text}));
+            content.push(object([("type", "text".into()), ("text", text.into())]));
         }
         if self.setup.abilities.images {
             content.extend(images(call.content()).map(image));
@@ -131,9 +134,10 @@ fn said(message: &Message, calls: &[Call<'_>], thinks: bool) -> Vec<Value> {
     let texts = message.content.iter().filter_map(Content::as_text).filter(|text| !text.trim().is_empty());
     // The last text of an answer must not end in white space.
     blocks.extend(texts.map(|text| json!({"type": "text", "text": text.trim_end()})));
-    blocks.extend(
-        calls.iter().map(|call| json!({"type": "tool_use", "id": call.id, "name": call.name, "input": call.input()})),
-    );
+    blocks.extend(calls.iter().map(|call| {
+        let (id, name) = ((*call.id).into(), (*call.name).into());
+        object([("type", "tool_use".into()), ("id", id), ("name", name), ("input", call.input())])
+    }));
     // Thinking alone is no answer.
     if blocks.iter().all(|block| block.get("text").is_none() && block.get("name").is_none()) {
         blocks.clear();

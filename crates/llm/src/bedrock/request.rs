@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     Counter, LlmRequest, OfferedTool,
-    adapter::{Attempt, Setup, add_extra_body, set},
+    adapter::{Attempt, Setup, add_extra_body, object, set},
     anthropic::{ask_to_think, is_signed, whole},
     history::{Call, History, Turn, images, inline_image},
     models::Thinking,
@@ -117,7 +117,10 @@ impl Rendering<'_> {
         {
             last.push(cache_point());
         }
-        let message = |(side, content): (Side, Vec<Value>)| json!({"role": if side == Side::User { "user" } else { "assistant" }, "content": content});
+        let message = |(side, content): (Side, Vec<Value>)| {
+            let role = if side == Side::User { "user" } else { "assistant" };
+            object([("role", role.into()), ("content", content.into())])
+        };
         sides.into_iter().map(message).collect()
     }
 
@@ -137,11 +140,13 @@ impl Rendering<'_> {
 
     fn result(&self, call: &Call<'_>) -> Value {
         let text = call.text(self.setup.config.max_message_chars);
-        let mut content = vec![json!({"text": if text.trim().is_empty() { "(no output)" } else { &text }})];
+        let text = if text.trim().is_empty() { "(no output)".to_owned() } else { text };
+        let mut content = vec![object([("text", text.into())])];
         if self.setup.abilities.images {
             content.extend(images(call.content()).map(image));
         }
-        json!({"toolResult": {"toolUseId": call.id, "content": content}})
+        let result = object([("toolUseId", (*call.id).into()), ("content", content.into())]);
+        object([("toolResult", result)])
     }
 }
 
@@ -150,9 +155,10 @@ fn said(message: &Message, calls: &[Call<'_>], thinks: bool) -> Vec<Value> {
     let mut parts: Vec<Value> = signed.map(reasoning).collect();
     let texts = message.content.iter().filter_map(Content::as_text).filter(|text| !text.trim().is_empty());
     parts.extend(texts.map(|text| json!({"text": text})));
-    parts.extend(
-        calls.iter().map(|call| json!({"toolUse": {"toolUseId": call.id, "name": call.name, "input": call.input()}})),
-    );
+    parts.extend(calls.iter().map(|call| {
+        let (id, name) = ((*call.id).into(), (*call.name).into());
+        object([("toolUse", object([("toolUseId", id), ("name", name), ("input", call.input())]))])
+    }));
     // Thinking alone is no answer.
     if parts.iter().all(|part| part.get("reasoningContent").is_some()) {
         parts.clear();
@@ -196,7 +202,7 @@ fn add_tools(body: &mut Map<String, Value>, request: &LlmRequest, history: &Hist
     } else {
         return;
     };
-    set(body, "toolConfig", json!({ "tools": tools }));
+    set(body, "toolConfig", object([("tools", tools.into())]));
 }
 
 fn tool(tool: &OfferedTool) -> Value {

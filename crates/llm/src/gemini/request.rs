@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     LlmRequest, OfferedTool,
-    adapter::{Attempt, Setup, add_extra_body, set},
+    adapter::{Attempt, Setup, add_extra_body, object, set},
     history::{Call, History, Turn, images, inline_image},
     sides::{Side, Sides},
 };
@@ -39,7 +39,10 @@ impl Rendering<'_> {
                 }
             }
         }
-        let content = |(side, parts): (Side, Vec<Value>)| json!({"role": if side == Side::User { "user" } else { "model" }, "parts": parts});
+        let content = |(side, parts): (Side, Vec<Value>)| {
+            let role = if side == Side::User { "user" } else { "model" };
+            object([("role", role.into()), ("parts", parts.into())])
+        };
         let mut body = Map::new();
         set(&mut body, "contents", sides.finish().into_iter().map(content).collect::<Value>());
         let system = history.system_text();
@@ -146,7 +149,11 @@ impl Rendering<'_> {
         let any_signed = calls.iter().any(|call| signature(&call.call.id).is_some());
         for (number, call) in calls.iter().enumerate() {
             let mut part = Map::new();
-            set(&mut part, "functionCall", self.numbered(call, [("name", json!(call.name)), ("args", call.input())]));
+            set(
+                &mut part,
+                "functionCall",
+                self.numbered(call, [("name", (*call.name).into()), ("args", call.input())]),
+            );
             let made_up = || (number == 0 && !any_signed && self.signs_calls()).then_some(NOT_SIGNED);
             set(&mut part, "thoughtSignature", json!(signature(&call.call.id).or_else(made_up)));
             parts.push(part.into());
@@ -157,8 +164,9 @@ impl Rendering<'_> {
     /// Results take no images; those follow behind.
     fn results(&self, calls: &[Call<'_>]) -> Vec<Value> {
         let result = |call: &Call<'_>| {
-            let text = call.text(self.setup.config.max_message_chars);
-            json!({"functionResponse": self.numbered(call, [("name", json!(call.name)), ("response", json!({"result": text}))])})
+            let response = object([("result", call.text(self.setup.config.max_message_chars).into())]);
+            let members = [("name", (*call.name).into()), ("response", response)];
+            object([("functionResponse", self.numbered(call, members).into())])
         };
         let mut parts: Vec<Value> = calls.iter().map(result).collect();
         if self.setup.abilities.images {

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::caching;
 use crate::{
     LlmRequest, OfferedTool,
-    adapter::{Attempt, Setup, add_extra_body, set},
+    adapter::{Attempt, Setup, add_extra_body, object, set},
     anthropic::{ends_in_unsigned_calls, is_signed},
     history::{Call, History, Turn, images, text},
     models::Thinking,
@@ -85,12 +85,12 @@ impl Rendering<'_> {
     fn messages(&self, history: &History<'_>, thinks: bool) -> Vec<Value> {
         let mut rendered = Vec::with_capacity(history.turns.len() + 1);
         if !history.system.is_empty() {
-            rendered.push(json!({"role": "system", "content": self.system(history)}));
+            rendered.push(object([("role", "system".into()), ("content", self.system(history))]));
         }
         for turn in &history.turns {
             match turn {
                 Turn::User(message) => {
-                    rendered.push(json!({"role": "user", "content": self.user_content(&message.content)}));
+                    rendered.push(object([("role", "user".into()), ("content", self.user_content(&message.content))]));
                 }
                 Turn::Assistant { message, calls } => {
                     rendered.push(self.assistant(message, calls, thinks));
@@ -165,12 +165,12 @@ impl Rendering<'_> {
     }
 
     fn tool_result(&self, call: &Call<'_>) -> Value {
-        json!({
-            "role": "tool",
-            "content": call.text(self.setup.config.max_message_chars),
-            "tool_call_id": call.id,
-            "name": call.name,
-        })
+        object([
+            ("role", "tool".into()),
+            ("content", call.text(self.setup.config.max_message_chars).into()),
+            ("tool_call_id", (*call.id).into()),
+            ("name", (*call.name).into()),
+        ])
     }
 
     /// Tool messages take no images, and nothing may stand between the results of one batch: images follow behind it.
@@ -179,7 +179,7 @@ impl Rendering<'_> {
         if self.setup.abilities.images && seen.peek().is_some() {
             let mut content = vec![json!({"type": "text", "text": "The images of the tool results above:"})];
             content.extend(seen);
-            rendered.push(json!({"role": "user", "content": content}));
+            rendered.push(object([("role", "user".into()), ("content", content.into())]));
         }
     }
 }

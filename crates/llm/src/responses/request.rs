@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     LlmRequest, OfferedTool,
-    adapter::{Attempt, Setup, add_extra_body, set},
+    adapter::{Attempt, Setup, add_extra_body, object, set},
     history::{Call, History, Turn, images},
 };
 
@@ -66,7 +66,7 @@ impl Rendering<'_> {
             match turn {
                 Turn::User(message) => {
                     let content = self.user_content(&message.content);
-                    items.push(json!({"type": "message", "role": "user", "content": content}));
+                    items.push(message_of("user", content));
                 }
                 Turn::Assistant { message, calls } => {
                     self.add_assistant(message, calls, &mut items);
@@ -98,7 +98,7 @@ impl Rendering<'_> {
         let texts = message.content.iter().filter_map(Content::as_text).filter(|text| !text.is_empty());
         let parts: Vec<Value> = texts.map(|text| json!({"type": "output_text", "text": text})).collect();
         if !parts.is_empty() {
-            items.push(json!({"type": "message", "role": "assistant", "content": parts}));
+            items.push(message_of("assistant", parts));
         }
         for call in calls {
             let mut item = Map::new();
@@ -126,8 +126,12 @@ impl Rendering<'_> {
         } else {
             Value::from(text)
         };
-        json!({"type": "function_call_output", "call_id": call.id, "output": output})
+        object([("type", "function_call_output".into()), ("call_id", (*call.id).into()), ("output", output)])
     }
+}
+
+fn message_of(role: &str, content: Vec<Value>) -> Value {
+    object([("type", "message".into()), ("role", role.into()), ("content", content.into())])
 }
 
 /// Stored reasoning as items. Without its encrypted content the provider, which stores nothing, cannot know it.
