@@ -156,9 +156,11 @@ async fn a_budget_is_set_and_lifted() {
 
 #[tokio::test]
 async fn a_saved_model_answers_when_the_first_one_cannot() {
-    let server = start(&[]).await;
-    let down = || Turn::error(503, "overloaded", "try later");
-    let (first, spare) = (ScriptedModel::start([down(), down()]).await, ScriptedModel::start([finish("spare")]).await);
+    let server = start(&[("OH_SECRET_KEY", "a secret key of the server")]).await;
+    let (first, spare) = (
+        ScriptedModel::start([Turn::error(503, "overloaded", "try later")]).await,
+        ScriptedModel::start([finish("spare")]).await,
+    );
     let profile = json!({"llm": llm(&spare, "openai/spare", "key-of-spare-123"), "include_secrets": true});
     let saved = server.post("/api/profiles/spare", profile).await;
     assert_eq!(saved.status, 201, "{saved:?}");
