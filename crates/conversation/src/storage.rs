@@ -1,12 +1,12 @@
 //! Follows whether the log reaches the disk: shows events once they are there, tells of a disk that refuses, and tries again
-//! until it takes them. It does not know what a failure means for a run.
+//! until it takes them.
 
 use std::{sync::Arc, time::Duration};
 
 use openhands_store::{EventLog, LogFollower, StoreError};
 use tokio::{sync::watch, task::JoinHandle};
 
-use crate::hub::Hub;
+use crate::{hub::Hub, task::Task};
 
 /// How long after a failure the disk is tried again.
 const AGAIN: Duration = Duration::from_secs(2);
@@ -78,5 +78,33 @@ impl Drop for Storage {
         if let Some(again) = &self.again {
             again.abort();
         }
+    }
+}
+
+impl Task {
+    /// Logs a failure of the disk and ends the run: without the log nothing may go on.
+    pub(crate) fn note(&mut self, result: Result<(), StoreError>) {
+        let Err(error) = result else { return };
+        tracing::error!(conversation = %self.core.state.id, %error, "the conversation cannot be written, its run ends");
+        if let Some(run) = self.run.take() {
+            run.drop_all(&mut self.request, &mut self.core.machine);
+        }
+        self.core.fail_storage(&error);
+        self.core.publish();
+    }
+
+    /// What is in memory is kept and tried again; only a run must not go on.
+    pub(crate) fn storage_failed(&mut self, error: StoreError) {
+        self.core.storage.try_again(&self.core.log);
+        if self.run.is_some() {
+            self.note(Err(error));
+        }
+    }
+
+    /// Refuses to take more while the disk takes nothing; the caller may repeat it.
+    pub(crate) fn check_storage(&mut self) -> Result<(), StoreError> {
+        let Some(error) = self.core.storage.failing() else { return Ok(()) };
+        self.core.storage.try_again(&self.core.log);
+        Err(error)
     }
 }

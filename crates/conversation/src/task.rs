@@ -423,32 +423,6 @@ impl Task {
         }
     }
 
-    /// Logs a failure of the disk and ends the run: without the log nothing may go on.
-    pub(crate) fn note(&mut self, result: Result<(), StoreError>) {
-        let Err(error) = result else { return };
-        tracing::error!(conversation = %self.core.state.id, %error, "the conversation cannot be written, its run ends");
-        if let Some(run) = self.run.take() {
-            run.drop_all(&mut self.request, &mut self.core.machine);
-        }
-        self.core.fail_storage(&error);
-        self.core.publish();
-    }
-
-    /// What is in memory is kept and tried again; only a run must not go on.
-    fn storage_failed(&mut self, error: StoreError) {
-        self.core.storage.try_again(&self.core.log);
-        if self.run.is_some() {
-            self.note(Err(error));
-        }
-    }
-
-    /// Refuses to take more while the disk takes nothing; the caller may repeat it.
-    fn check_storage(&mut self) -> Result<(), StoreError> {
-        let Some(error) = self.core.storage.failing() else { return Ok(()) };
-        self.core.storage.try_again(&self.core.log);
-        Err(error)
-    }
-
     async fn close(&mut self, delete: bool) {
         self.closing.cancel();
         self.echo.stop();
