@@ -53,6 +53,9 @@ pub enum ApiError {
     /// 503; the reason becomes part of the body.
     #[error("{0}")]
     Unavailable(String),
+    /// 504: what was asked for takes longer than anybody waits.
+    #[error("{0}")]
+    GatewayTimeout(String),
     /// 500 with a reason that the caller may read (an initialisation that failed).
     #[error("{0}")]
     Failed(String),
@@ -88,6 +91,7 @@ impl ApiError {
             Self::TooManyRequests(_) => StatusCode::TOO_MANY_REQUESTS,
             Self::NotSupported(_) => StatusCode::NOT_IMPLEMENTED,
             Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::GatewayTimeout(_) => StatusCode::GATEWAY_TIMEOUT,
             Self::Failed(_) | Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }

@@ -56,9 +56,9 @@ async fn errors_have_the_shapes_of_the_reference() {
     let refused = server.post("/api/conversations", secret).await;
     assert_eq!(refused.status, 422);
     assert!(!refused.body.to_string().contains("sk-secret"), "{refused:?}");
-    let fork = server.post(&format!("/api/conversations/{UNKNOWN}/fork"), json!({})).await;
-    assert_eq!(fork.status, 501);
-    assert!(fork.body["detail"].as_str().unwrap().starts_with("not supported: POST "), "{fork:?}");
+    let goal = server.post(&format!("/api/conversations/{UNKNOWN}/goal"), json!({})).await;
+    assert_eq!(goal.status, 501);
+    assert!(goal.body["detail"].as_str().unwrap().starts_with("not supported: POST "), "{goal:?}");
 }
 
 #[tokio::test]

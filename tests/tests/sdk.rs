@@ -71,6 +71,7 @@ scenarios!(
     workspace,
     profiles,
     condense_fork,
+    gateway,
     events,
     restart,
     streaming,
@@ -90,7 +91,7 @@ async fn conformance() -> Result<()> {
     let mut arguments = vec![folder.join("run.py").display().to_string(), "--server-cmd".into(), start];
     // What this server promises today; `OPENHANDS_CONFORMANCE_SCENARIOS` asks for others.
     let chosen = env::var("OPENHANDS_CONFORMANCE_SCENARIOS").unwrap_or_else(|_| {
-        "a_hello b_parallel_tools c_confirmation d_pause_resume e_side_calls f_errors h_deferred_init i_workspace j_events_persistence j_restart m_streaming".into()
+        "a_hello b_parallel_tools c_confirmation d_pause_resume e_side_calls f_errors h_deferred_init i_workspace j_events_persistence j_restart k_openai_gateway m_streaming".into()
     });
     arguments.extend(chosen.split_whitespace().map(str::to_owned));
     let variables = [("PYTHONDONTWRITEBYTECODE", "1".as_ref())];

@@ -393,4 +393,6 @@ pub(super) const OPERATIONS: &[Operation] = &[
     row("GET", "/api/vscode/url", "get_vscode_url", "VSCode", &["base_url", "workspace_dir"], false),
     row("GET", "/api/vscode/status", "get_vscode_status", "VSCode", &[], false),
     row("GET", "/v1/models", "get_openai_models", "OpenAI Compatibility", &[], false),
+    row("POST", "/v1/chat/completions", "create_chat_completion", "OpenAI Compatibility", &[], true),
+    row("POST", "/v1/responses", "create_response", "OpenAI Compatibility", &[], true),
 ];

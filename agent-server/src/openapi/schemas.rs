@@ -33,6 +33,20 @@ pub(super) fn request(name: &str) -> Value {
         "set_conversation_security_analyzer" => reference("SetSecurityAnalyzerRequest"),
         "switch_conversation_llm" => object(&["llm"], json!({"llm": {"type": "object"}})),
         "switch_conversation_profile" => object(&["profile_name"], json!({"profile_name": {"type": "string"}})),
+        "create_chat_completion" => object(
+            &["model", "messages"],
+            json!({
+                "model": {"type": "string"}, "messages": {"type": "array", "items": {"type": "object"}},
+                "stream": {"type": "boolean"}, "stream_options": {"type": "object"},
+            }),
+        ),
+        "create_response" => object(
+            &["model", "input"],
+            json!({
+                "model": {"type": "string"}, "instructions": {"type": "string"}, "metadata": {"type": "object"},
+                "input": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "object"}}]},
+            }),
+        ),
         "fork_conversation" => object(
             &[],
             json!({

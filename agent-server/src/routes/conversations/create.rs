@@ -1,6 +1,8 @@
 //! `POST /api/conversations`: a start request becomes a conversation. Idempotent by id: 201 for a new one, 200 for one that
 //! was there, and then nothing is changed.
 
+use std::sync::Arc;
+
 use axum::{
     Json,
     extract::State,
@@ -17,9 +19,11 @@ use serde_json::{Value, json};
 
 use super::{answer::info, observability, source};
 use crate::{
+    app::App,
     error::ApiError,
     extract::{RawBody, Ready, read_object},
     query::Query,
+    service::Live,
     state::AppState,
     validation::{self, Problem},
 };
@@ -38,17 +42,25 @@ pub async fn start(
 ) -> Result<Response, ApiError> {
     let include_skills = query.flag("include_skills");
     query.finish()?;
-    let mut body = body.filter(|body| !body.is_null()).unwrap_or_else(|| json!({}));
-    if let Some(members) = body.as_object_mut() {
-        observability::take(members, &headers)?;
-        app.llm_defaults.complete(members);
-        source::settle(&app, members).await?;
-    }
-    let new = accept(body, &app.config.workspace_path)?;
-    let (conversation, is_new) = app.conversations.create(new).await?;
+    let body = body.filter(|body| !body.is_null()).unwrap_or_else(|| json!({}));
+    let (conversation, is_new) = begin(&app, &headers, body).await?;
     state.clock().touch();
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(info(&conversation, include_skills))).into_response())
+}
+
+/// Makes a conversation of a start request; `false` when its id was in use, and then nothing is changed.
+///
+/// # Errors
+/// As [`start`].
+pub async fn begin(app: &Arc<App>, headers: &HeaderMap, mut body: Value) -> Result<(Live, bool), ApiError> {
+    if let Some(members) = body.as_object_mut() {
+        observability::take(members, headers)?;
+        app.llm_defaults.complete(members);
+        source::settle(app, members).await?;
+    }
+    let new = accept(body, &app.config.workspace_path)?;
+    Ok(app.conversations.create(new).await?)
 }
 
 /// Reads a start request.
