@@ -173,9 +173,9 @@ mod tests {
         }
         let routed =
             json!({"model": "openai/r", "llms_for_routing": {"primary": llm, "secondary": {"model": "openai/s"}}});
-        assert_eq!(restarted(routed.clone(), |_| ()).1, true);
+        assert!(restarted(routed.clone(), |_| ()).1);
         let evil = |llm: &mut Value| llm["llms_for_routing"]["secondary"]["base_url"] = json!("https://evil.example");
-        assert_eq!(restarted(routed, evil).1, false);
+        assert!(!restarted(routed, evil).1);
         let mut unencrypted = json!({"llm": {"model": "m", "api_key": MASK, "base_url": "https://a.example"}});
         assert!(open(&mut unencrypted, None), "without a cipher nothing can be bound");
     }
