@@ -106,7 +106,18 @@ fn log() {
         _ if is_yes("DEBUG") => tracing::Level::DEBUG,
         _ => tracing::Level::INFO,
     };
-    let ours = ["agent_server", "conversation", "agent", "llm", "tools", "workspace", "store", "secrets", "prompts"];
+    let ours = [
+        "agent_server",
+        "conversation",
+        "agent",
+        "llm",
+        "tools",
+        "workspace",
+        "store",
+        "secrets",
+        "prompts",
+        "subscription",
+    ];
     let targets = Targets::new()
         .with_default(level.min(tracing::Level::WARN))
         .with_targets(ours.map(|name| (format!("openhands_{name}"), level)));
