@@ -58,7 +58,10 @@ impl From<SettingsError> for ApiError {
             | SettingsError::Full { .. }
             | SettingsError::InUse(_)
             | SettingsError::LostKey(_) => Self::Conflict(text),
-            SettingsError::Invalid(_) | SettingsError::NoConnection { .. } => Self::Unprocessable(text),
+            SettingsError::Invalid(_)
+            | SettingsError::NoConnection { .. }
+            | SettingsError::KeyElsewhere(_)
+            | SettingsError::NoKey(_) => Self::Unprocessable(text),
             SettingsError::NotSupported(what) => Self::NotSupported(what),
             SettingsError::NoCipher | SettingsError::Busy(_) => Self::Unavailable(text),
             SettingsError::Store(error) => Self::internal(error),

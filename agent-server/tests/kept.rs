@@ -206,6 +206,10 @@ async fn settings_are_changed_and_secrets_shown_on_request() {
         assert_eq!(refused.status, status, "{refused:?}");
         assert!(!refused.body.to_string().contains("sk-2"));
     }
+    let file = text(&server, "settings.json");
+    fs::write(kept(&server, "settings.json"), file.replace("http://evil", "http://more-evil")).unwrap();
+    assert_eq!(exposed(&server, "/api/settings", "plaintext").await.status, 422);
+    assert_eq!(server.get("/api/settings").await.body["llm_api_key_is_set"], false);
     fs::write(kept(&server, "settings.json"), "{").unwrap();
     assert_eq!(server.get("/api/settings").await.body["llm_api_key_is_set"], false);
     assert_eq!(patch(json!({"misc_settings_diff": {"a": 1}})).await.status, 409);
@@ -412,6 +416,13 @@ async fn conversations_start_from_settings_connections_and_sealed_keys() {
     let made = server.post("/api/conversations", start_request(&server, agent(&id))).await;
     assert_eq!((made.status, &made.body["agent"]["llm"]["base_url"]), (201, &json!(model.base_url())));
     assert_eq!(key_seen(&model).await, "Bearer sk-connection");
+    let (live, linked) = (made.body["id"].as_str().unwrap(), ScriptedModel::start([]).await);
+    let other =
+        send(&server, "POST", "/api/llm/provider-connections", connection(linked.base_url())).await.body["id"].clone();
+    let switch = json!({"llm": {"model": "openai/m", "provider_connection_id": other}});
+    assert_eq!(server.post(&format!("/api/conversations/{live}/switch_llm"), switch).await.status, 200);
+    let shown = server.get(&format!("/api/conversations/{live}")).await.body;
+    assert_eq!(shown["agent"]["llm"]["base_url"], linked.base_url());
     let refused = server.post("/api/conversations", start_request(&server, agent(&json!("gone")))).await;
     assert_eq!((refused.status, refused.body["detail"].as_str().unwrap().contains("gone")), (422, true));
     for (source, status) in [

@@ -90,8 +90,12 @@ def run(lab):
     path = kept / "profiles" / "ours.json"
     profile = json.loads(path.read_text())
     path.write_text(json.dumps({**profile, "base_url": "http://127.0.0.1:9/v1"}))
-    shown = client.http.get("/api/profiles/ours", headers={"X-Expose-Secrets": "plaintext"}).json()
+    shown = client.http.get("/api/profiles/ours", headers={"X-Expose-Secrets": "encrypted"}).json()
     same((shown["config"]["api_key"], shown["api_key_set"]), (None, False), "the key stays with its address")
+    answer = client.http.get("/api/profiles/ours", headers={"X-Expose-Secrets": "plaintext"})
+    same(answer.status_code, 422, "and the profile is not used without it")
+    answer = client.http.post(f"/api/conversations/{conversation.id}/switch_profile", json={"profile_name": "ours"})
+    same(answer.status_code, 400, "not by a conversation either")
 
 
 play(run)

@@ -29,7 +29,15 @@ pub fn router() -> Router<AppState> {
 
 /// `GET /api/settings`.
 async fn show(Ready(app): Ready, exposure: Exposure) -> Result<Json<Value>, ApiError> {
-    let settings = stored(&app, |stores| stores.settings.load(stores.cipher())).await?;
+    let settings = stored(&app, move |stores| {
+        let settings = stores.settings.load(stores.cipher())?;
+        if exposure == Exposure::Plain {
+            // Whoever asks for it in clear is about to use it.
+            settings.usable_llm()?;
+        }
+        Ok(settings)
+    })
+    .await?;
     if exposure == Exposure::Plain {
         tracing::warn!("the settings were read with their secrets in clear");
     }

@@ -223,10 +223,12 @@ impl ConnectionStore {
     /// key goes: other addresses of the configuration are taken out.
     ///
     /// # Errors
-    /// [`SettingsError::NoConnection`] when it is gone and the configuration has no key of its own.
+    /// [`SettingsError::NoConnection`] when it is gone and the configuration has no key of its own; [`SettingsError::NoKey`].
     pub fn resolve(&self, owner: &str, config: &mut LlmConfig, cipher: Option<&Cipher>) -> Result<(), SettingsError> {
         let Some(id) = config.provider_connection_id.clone().filter(|id| !id.is_empty()) else { return Ok(()) };
         match self.get(&id, cipher) {
+            // Without its key it would be asked with one of the environment.
+            Ok(connection) if connection.api_key.is_none() => Err(SettingsError::NoKey(id)),
             Ok(connection) => {
                 config.base_url = connection.base_url;
                 config.ollama_base_url = None;

@@ -102,6 +102,13 @@ pub enum SettingsError {
         /// The connection's id.
         connection: String,
     },
+    /// A stored configuration's key belongs to another address. It must not be used without its key either: another key, such as one of
+    /// the environment, would go there instead.
+    #[error("the key of {0} was stored for another address than it has now: enter it again")]
+    KeyElsewhere(String),
+    /// A provider connection without a key that could be used.
+    #[error("provider connection {0:?} has no key for its address: enter it again")]
+    NoKey(String),
     /// Something is still needed.
     #[error("{0}")]
     InUse(String),

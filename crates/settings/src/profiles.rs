@@ -90,9 +90,12 @@ impl ProfileStore {
     ///
     /// # Errors
     /// [`SettingsError::InvalidName`], [`SettingsError::NotFound`] with the names there are, [`SettingsError::Damaged`],
-    /// [`SettingsError::NoConnection`].
+    /// [`SettingsError::NoConnection`], [`SettingsError::KeyElsewhere`].
     pub fn load(&self, name: &str, cipher: Option<&Cipher>) -> Result<LlmConfig, SettingsError> {
-        let mut config = self.read(name, cipher)?;
+        let (mut config, binding) = self.opened(name, cipher)?;
+        if binding == Binding::Dropped {
+            return Err(SettingsError::KeyElsewhere(format!("profile {name:?}")));
+        }
         self.connections.resolve(&format!("profile {name:?}"), &mut config, cipher)?;
         Ok(config)
     }
@@ -100,16 +103,16 @@ impl ProfileStore {
     /// A profile as it is stored, secrets in clear.
     ///
     /// # Errors
-    /// As [`ProfileStore::load`], but for the connection, which is not looked at.
+    /// As [`ProfileStore::load`], but the connection is not looked at, and a key that was stored for another address is only left out.
     pub fn read(&self, name: &str, cipher: Option<&Cipher>) -> Result<LlmConfig, SettingsError> {
+        Ok(self.opened(name, cipher)?.0)
+    }
+
+    fn opened(&self, name: &str, cipher: Option<&Cipher>) -> Result<(LlmConfig, Binding), SettingsError> {
         let file = file_of(name)?;
         let Some(stored) = self.folder.read(&file)? else { return Err(self.not_found(name)) };
-        let (config, binding) = llm::from_stored(stored, cipher)
-            .map_err(|error| SettingsError::Damaged { path: self.folder.file(&file), reason: error.to_string() })?;
-        if binding == Binding::Dropped {
-            tracing::warn!(profile = name, "its key was stored for another address and is not used: enter it again");
-        }
-        Ok(config)
+        llm::from_stored(stored, cipher)
+            .map_err(|error| SettingsError::Damaged { path: self.folder.file(&file), reason: error.to_string() })
     }
 
     /// Saves a profile, over an older one of that name. A secret that stands as `**********` is kept from the older one, if that

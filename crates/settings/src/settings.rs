@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use openhands_protocol::secret::MASK;
+use openhands_protocol::{LlmConfig, secret::MASK};
 use openhands_secrets::{Cipher, Destination, Opened, is_token};
 use serde_json::{Map, Value, json};
 
@@ -47,6 +47,8 @@ pub struct Settings {
     extra: Map<String, Value>,
     /// Tokens of secret keys that are not configured, by their place: written back as they are.
     lost: HashMap<String, (Destination, String)>,
+    /// Whether the model's key was stored for another address than it has now.
+    llm_key_elsewhere: bool,
 }
 
 /// What is changed; `None` keeps.
@@ -73,6 +75,18 @@ impl Settings {
         self.agent.llm().is_some_and(|llm| llm.api_key.as_ref().is_some_and(|key| !key.expose().trim().is_empty()))
     }
 
+    /// The model, to be used.
+    ///
+    /// # Errors
+    /// [`SettingsError::KeyElsewhere`] when its address was changed under it: without its key it would be asked with one of the
+    /// environment.
+    pub fn usable_llm(&self) -> Result<Option<&LlmConfig>, SettingsError> {
+        if self.llm_key_elsewhere {
+            return Err(SettingsError::KeyElsewhere("the settings' model".to_owned()));
+        }
+        Ok(self.agent.llm())
+    }
+
     /// The answer that clients get.
     #[must_use]
     pub fn answer(&self, show: Show<'_>) -> Value {
@@ -96,6 +110,8 @@ impl Settings {
         let mut new = self.clone();
         if let Some(patch) = &change.agent {
             new.agent = self.patched_agent(patch, cipher)?;
+            // Somebody has spoken about the model: what it says now is meant.
+            new.llm_key_elsewhere &= !patch.contains_key("llm");
         }
         if let Some(patch) = &change.conversation {
             let mut members = json!(self.conversation).as_object().cloned().unwrap_or_default();
@@ -232,9 +248,13 @@ fn read(file: Value, cipher: Option<&Cipher>) -> Result<Settings, Invalid> {
         return Err(Invalid::new("schema_version", "written by a newer version"));
     }
     let mut lost = HashMap::new();
+    let mut llm_key_elsewhere = false;
     let agent = match members.remove("agent_settings").filter(|settings| !settings.is_null()) {
         Some(mut settings) => {
-            places::visit(&mut settings, &mut |place, value| open(place, value, cipher, &mut lost));
+            places::visit(&mut settings, &mut |place, value| {
+                let elsewhere = open(place, value, cipher, &mut lost);
+                llm_key_elsewhere |= elsewhere && place.path.starts_with("/llm/");
+            });
             places::remove_unset(&mut settings);
             AgentSettings::from_stored(settings).map_err(|error| error.below("agent_settings"))?
         }
@@ -254,15 +274,17 @@ fn read(file: Value, cipher: Option<&Cipher>) -> Result<Settings, Invalid> {
         misc: members.get("misc_settings").and_then(Value::as_object).cloned().unwrap_or_default(),
         extra: members.into_iter().filter(|(name, _)| !READ.contains(&name.as_str())).collect(),
         lost,
+        llm_key_elsewhere,
     })
 }
 
+/// Opens the secret of a place; whether it was one for elsewhere.
 fn open(
     place: &places::Place,
     value: &mut Value,
     cipher: Option<&Cipher>,
     lost: &mut HashMap<String, (Destination, String)>,
-) {
+) -> bool {
     let stored = value.as_str().unwrap_or_default();
     let opened = match place.destination.open(cipher, stored) {
         Opened::Value(plain) => Value::String(plain.expose().to_owned()),
@@ -272,9 +294,13 @@ fn open(
             }
             Value::Null
         }
-        Opened::Elsewhere => Value::Null,
+        Opened::Elsewhere => {
+            *value = Value::Null;
+            return true;
+        }
     };
     *value = opened;
+    false
 }
 
 fn stored(settings: &Settings, cipher: Option<&Cipher>) -> Value {
@@ -287,6 +313,7 @@ fn stored(settings: &Settings, cipher: Option<&Cipher>) -> Value {
         misc,
         extra,
         lost,
+        llm_key_elsewhere: _,
     } = settings;
     let mut agent = agent.json(cipher.map_or(Show::Masked, Show::Encrypted));
     restore_lost(&mut agent, lost);

@@ -45,8 +45,11 @@ pub(super) async fn settle(app: &Arc<App>, members: &mut Map<String, Value>) -> 
 
 /// The model of the stored settings.
 async fn stored_llm(app: &Arc<App>) -> Result<Value, ApiError> {
-    let settings = stored(app, |stores| stores.settings.load(stores.cipher())).await?;
-    Ok(settings.agent.llm().map(LlmConfig::plain_json).unwrap_or_default())
+    stored(app, |stores| {
+        let settings = stores.settings.load(stores.cipher())?;
+        Ok(settings.usable_llm()?.map(LlmConfig::plain_json).unwrap_or_default())
+    })
+    .await
 }
 
 fn from_settings(sent: Value, app: &App) -> Result<Value, ApiError> {

@@ -80,7 +80,11 @@ fn a_configuration_gets_the_key_and_the_address_together() {
     };
     store.resolve("it", &mut config, Some(&cipher)).unwrap();
     assert_eq!(config.base_url.as_deref(), Some("https://a"));
-    assert_eq!((config.ollama_base_url, config.api_key), (None, Some(SecretText::new("sk-1"))));
+    assert_eq!((&config.ollama_base_url, &config.api_key), (&None, &Some(SecretText::new("sk-1"))));
+    let id = config.provider_connection_id.clone().unwrap();
+    let moved = ConnectionChange { base_url: Some(None), ..ConnectionChange::default() };
+    store.update(&id, moved, Some(&cipher)).unwrap();
+    assert!(matches!(store.resolve("it", &mut config, Some(&cipher)), Err(SettingsError::NoKey(_))));
     let mut gone = LlmConfig { provider_connection_id: Some("gone".to_owned()), ..LlmConfig::default() };
     let error = store.resolve("profile \"p\"", &mut gone, Some(&cipher)).unwrap_err().to_string();
     assert!(error.contains("gone") && error.contains("profile \"p\""), "{error}");

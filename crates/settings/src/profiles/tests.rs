@@ -91,10 +91,13 @@ fn a_changed_address_drops_the_key() {
     stage.save("p", &llm(Some("sk-1"), "http://a"));
     // In the file, by somebody who can write it.
     let text = stage.text("p");
-    fs::write(stage.path("p"), text.replace("http://a", "http://evil")).unwrap();
-    assert_eq!(stage.key("p"), None);
-    fs::write(stage.path("p"), text.replace("\"base_url\": \"http://a\",", "")).unwrap();
-    assert_eq!(stage.key("p"), None);
+    for changed in [text.replace("http://a", "http://evil"), text.replace("\"base_url\": \"http://a\",", "")] {
+        fs::write(stage.path("p"), changed).unwrap();
+        // Not usable at all: without its key it would be asked with one of the environment.
+        let refused = stage.store.load("p", Some(&stage.cipher));
+        assert!(matches!(refused, Err(SettingsError::KeyElsewhere(_))));
+        assert_eq!(stage.store.read("p", Some(&stage.cipher)).unwrap().api_key, None);
+    }
     fs::write(stage.path("p"), text).unwrap();
     // By a client that says "as before".
     stage.save("p", &llm(Some(MASK), "http://a"));

@@ -88,7 +88,11 @@ fn a_changed_address_drops_the_key_unless_a_fresh_one_comes() {
     let path = dir.path().join(FILE);
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, text.replace("http://a", "http://evil")).unwrap();
-    assert_eq!(key(&store.load(Some(&cipher)).unwrap()), None);
+    let moved = store.load(Some(&cipher)).unwrap();
+    assert_eq!(key(&moved), None);
+    assert!(matches!(moved.usable_llm(), Err(SettingsError::KeyElsewhere(_))));
+    let again = change(&store, &cipher, json!({"llm": {"api_key": "sk-4"}}));
+    assert_eq!(again.usable_llm().unwrap().unwrap().api_key, Some(SecretText::new("sk-4")));
 }
 
 #[test]
