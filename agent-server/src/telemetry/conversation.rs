@@ -38,7 +38,8 @@ pub(super) struct Spans {
     trace: TraceId,
     /// The caller's span, or nothing.
     parent: Context,
-    run: Mutex<Option<Context>>,
+    /// The run that goes on, and when it began.
+    run: Mutex<Option<(Context, SystemTime)>>,
 }
 
 impl Spans {
@@ -65,13 +66,13 @@ impl Spans {
         ids::with_trace(self.trace, || self.tracer.build_with_context(span, parent))
     }
 
-    /// Begins a span below the run, or beside it when none goes on (a title is made).
-    fn below_run(&self, span: SpanBuilder) -> Span {
-        let run = self.lock().clone();
-        self.begin(span, run.as_ref().unwrap_or(&self.parent))
+    /// Makes the span of what began then: below the run, or beside it when it began before (a title is made).
+    fn below_run(&self, span: SpanBuilder, began: SystemTime) -> Span {
+        let run = self.lock().clone().filter(|(_, run_began)| *run_began <= began);
+        self.begin(span.with_start_time(began), run.as_ref().map_or(&self.parent, |(run, _)| run))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Context>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<(Context, SystemTime)>> {
         self.run.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -104,10 +105,9 @@ impl CallObserver for Spans {
         });
         let span = SpanBuilder::from_name(format!("chat {}", trace.destination.model))
             .with_kind(SpanKind::Client)
-            .with_start_time(trace.began)
             .with_attributes(about)
             .with_events(failures.collect());
-        let mut span = self.below_run(span);
+        let mut span = self.below_run(span, trace.began);
         if let Err(error) = trace.result {
             span.set_status(Status::error(self.description(error)));
         }
@@ -119,17 +119,18 @@ impl ConversationTelemetry for Spans {
     fn run_began(&self) {
         let mut about = vec![KeyValue::new("gen_ai.operation.name", "invoke_agent")];
         about.extend(self.of_runs.iter().cloned());
+        let now = SystemTime::now();
         let span = SpanBuilder::from_name(self.run_name.clone())
             .with_kind(SpanKind::Internal)
-            .with_start_time(SystemTime::now())
+            .with_start_time(now)
             .with_attributes(about);
         let span = self.begin(span, &self.parent);
         // One that is still open ends here, when it is dropped.
-        *self.lock() = Some(Context::new().with_span(span));
+        *self.lock() = Some((Context::new().with_span(span), now));
     }
 
     fn run_ended(&self, status: ExecutionStatus) {
-        let Some(run) = self.lock().take() else { return };
+        let Some((run, _)) = self.lock().take() else { return };
         let span = run.span();
         let word = serde_json::to_value(status).ok();
         let word = word.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -151,9 +152,8 @@ impl ConversationTelemetry for Spans {
         about.extend(tool.error.map(|error| KeyValue::new("error.type", error)));
         let span = SpanBuilder::from_name(format!("execute_tool {}", tool.name))
             .with_kind(SpanKind::Internal)
-            .with_start_time(tool.began)
             .with_attributes(about);
-        let mut span = self.below_run(span);
+        let mut span = self.below_run(span, tool.began);
         if let Some(error) = tool.error {
             span.set_status(Status::error(error));
         }

@@ -111,8 +111,13 @@ fn answer() -> LlmResponse {
     }
 }
 
-/// A call that failed once, then gave this.
+/// A call that began before anything else.
 fn tell(spans: &dyn ConversationTelemetry, result: Result<&LlmResponse, &LlmError>) {
+    tell_at(spans, result, SystemTime::now() - Duration::from_secs(3));
+}
+
+/// A call that failed once, then gave this.
+fn tell_at(spans: &dyn ConversationTelemetry, result: Result<&LlmResponse, &LlmError>, began: SystemTime) {
     let config = LlmConfig { temperature: Some(0.5), usage_id: "agent".to_owned(), ..LlmConfig::default() };
     let second = Duration::from_secs(1);
     let failed = AttemptTrace { began: Duration::ZERO, latency: second, failure: Some("LLMRateLimitError") };
@@ -131,7 +136,7 @@ fn tell(spans: &dyn ConversationTelemetry, result: Result<&LlmResponse, &LlmErro
         streamed: true,
         result,
         attempts: &[failed, last],
-        began: SystemTime::now() - 3 * second,
+        began,
         latency: 3 * second,
         first_piece: Some(second / 2),
         context_window: 0,
@@ -161,7 +166,7 @@ async fn a_run_is_a_span_with_its_calls_and_tools_below() {
     let asked = json!({"observability_tags": ["nightly"], "observability_metadata": {"team": "blue", "tries": [1, 2]}});
     let spans = observed(&telemetry, id, &asked);
     spans.run_began();
-    tell(&*spans, Ok(&answer()));
+    tell_at(&*spans, Ok(&answer()), SystemTime::now());
     spans.tool_ended(&ToolTrace {
         name: "terminal",
         call_id: "call_1",

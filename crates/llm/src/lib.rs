@@ -1,6 +1,6 @@
 //! A neutral request becomes a provider's call, its stream a neutral turn.
 //!
-//! Knows nothing of conversations, tools' code or disks. One trait, [`LlmClient`], stands in front of every provider;
+//! Knows nothing of conversations, tools' code or, completion logs apart, disks. One trait, [`LlmClient`], stands in front of every provider;
 //! [`client_for`] makes a client from a model's configuration. An adapter is a folder of small files (request, response, stream,
 //! error); differences between providers and models are rows of the tables in `providers` and `models`.
 
