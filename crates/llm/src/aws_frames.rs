@@ -38,7 +38,6 @@ impl Decoder {
 }
 
 /// The length of the first frame, and its event; `None` while it is not whole.
-#[expect(clippy::type_complexity, reason = "said above")]
 fn frame(bytes: &[u8]) -> Result<Option<(usize, Option<Value>)>, &'static str> {
     let total = number(bytes, 0).ok_or("a frame without a length")?;
     let headers = number(bytes, 4).ok_or("a frame without a length")?;

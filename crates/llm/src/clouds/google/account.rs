@@ -42,7 +42,7 @@ pub(super) struct Account {
 }
 
 enum Proof {
-    Service { email: String, key_id: Option<String>, key: RsaKeyPair },
+    Service { email: String, key_id: Option<String>, key: Box<RsaKeyPair> },
     Person { id: String, secret: SecretText, refresh: SecretText },
 }
 
@@ -72,7 +72,7 @@ impl Account {
                     ))
                 })?;
                 let key_id = text("private_key_id").map(ToOwned::to_owned);
-                Proof::Service { email: needed("client_email")?.to_owned(), key_id, key }
+                Proof::Service { email: needed("client_email")?.to_owned(), key_id, key: Box::new(key) }
             }
             "authorized_user" => Proof::Person {
                 id: needed("client_id")?.to_owned(),

@@ -1,4 +1,6 @@
-//! Writes the seeds: the golden answers of the scripted model, for each target, below `seeds/`.
+//! Writes the seeds of the fuzz targets, the golden answers of the scripted model, below `fuzz/seeds`.
+
+#![expect(clippy::print_stderr, reason = "a report on the terminal")]
 
 use std::{fs, path::Path};
 
@@ -8,11 +10,14 @@ use serde_json::json;
 fn main() {
     let turns = [
         Turn::text("Grüße, 世界!"),
-        Turn::calls(&[("call_1", "terminal", json!({"command": "ls"})), ("call_2", "finish", json!({"message": "ok"}))])
-            .saying("Both.")
-            .thinking("Überlegung")
-            .signed("c2ln")
-            .redacted("ZGF0YQ=="),
+        Turn::calls(&[
+            ("call_1", "terminal", json!({"command": "ls"})),
+            ("call_2", "finish", json!({"message": "ok"})),
+        ])
+        .saying("Both.")
+        .thinking("Überlegung")
+        .signed("c2ln")
+        .redacted("ZGF0YQ=="),
         Turn::calls(&[("", "terminal", json!("{broken"))]).usage(None),
     ];
     let streams = [
@@ -30,7 +35,8 @@ fn main() {
             write(target, number, &seed);
         }
     }
-    let wholes = ["/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/models/m:generateContent", "/model/m/converse"];
+    let wholes =
+        ["/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/models/m:generateContent", "/model/m/converse"];
     let documents = wholes.iter().flat_map(|path| turns.iter().map(|turn| answer(turn, path, false)));
     for (number, document) in documents.enumerate() {
         write("documents", number, &document);
@@ -46,7 +52,7 @@ fn main() {
 }
 
 fn write(target: &str, number: usize, bytes: &[u8]) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(target);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(target);
     let written = fs::create_dir_all(&folder).and_then(|()| fs::write(folder.join(format!("{number}")), bytes));
     if let Err(error) = written {
         eprintln!("{}: {error}", folder.display());
