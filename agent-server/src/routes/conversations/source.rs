@@ -29,8 +29,10 @@ pub(super) async fn settle(app: &Arc<App>, members: &mut Map<String, Value>) -> 
     let given = |members: &Map<String, Value>, name: &str| members.get(name).is_some_and(|value| !value.is_null());
     if !given(members, "agent") && !given(members, "agent_profile_id") && given(members, "agent_settings") {
         let mut settings = members.remove("agent_settings").unwrap_or_default();
-        if settings.is_object() && settings.get("llm").is_none_or(Value::is_null) {
-            settings["llm"] = stored_llm(app).await?;
+        if let Some(settings) = settings.as_object_mut()
+            && !given(settings, "llm")
+        {
+            settings.insert("llm".to_owned(), stored_llm(app).await?);
         }
         members.insert("agent".to_owned(), from_settings(settings, app)?);
     }
