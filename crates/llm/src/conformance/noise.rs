@@ -137,6 +137,11 @@ proptest! {
         }
         let _ = Decoder::default().push(&frame);
     }
+}
+
+proptest! {
+    // Each case reads every interface twice.
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// The same as in `fuzz/`, with less patience: answers with bytes changed, cut out or doubled, in pieces of any size.
     #[test]
