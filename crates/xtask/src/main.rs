@@ -35,7 +35,7 @@ struct Arguments {
 enum Command {
     /// From nothing to an agent's finished work in a pod, told step by step
     Demo(demo::Options),
-    /// Every check: format, lints, unit tests, control plane, real cluster, Python SDK
+    /// Every check: format, lints, unit tests, control plane, real cluster, Python SDK, other people's model servers
     Test(test::Options),
     /// The quick checks: format, lints, edges, generated files, unit tests, documentation, dependencies
     Ci,
