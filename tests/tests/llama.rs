@@ -3,7 +3,7 @@
 //!
 //! `OPENHANDS_LLAMA_PYTHON` is a Python that has xllamacpp and gguf.
 
-#![expect(clippy::indexing_slicing, clippy::panic, reason = "a check that fails should say where")]
+#![expect(clippy::panic, reason = "a check that fails should say where")]
 
 use std::{collections::BTreeMap, sync::LazyLock, thread, time::Duration};
 
