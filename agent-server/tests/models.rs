@@ -107,9 +107,16 @@ async fn mistakes_are_answered_as_the_reference_does() {
         (format!("{conversation}/switch_llm"), json!({"llm": {"model": ""}}), 422, json!(["body", "llm", "model"])),
         (
             format!("{conversation}/switch_llm"),
-            json!({"llm": {"temperature": "hot"}}),
+            json!({"llm": {"model": "m", "temperature": "hot"}}),
             422,
             json!(["body", "llm", "temperature"]),
+        ),
+        (format!("{conversation}/switch_llm"), json!({"llm": {"usage_id": "x"}}), 422, json!(["body", "llm", "model"])),
+        (
+            format!("{conversation}/switch_llm"),
+            json!({"llm": {"model": "m", "auth_type": "x"}}),
+            422,
+            json!(["body", "llm", "auth_type"]),
         ),
         (format!("{conversation}/switch_llm"), json!({ "llm": masked }), 422, json!(["body", "llm", "api_key"])),
         (format!("{conversation}/switch_profile"), json!({}), 422, json!(["body", "profile_name"])),
@@ -129,6 +136,39 @@ async fn mistakes_are_answered_as_the_reference_does() {
         assert_eq!((found.status, place), (status, &detail), "{path} {body}");
     }
     assert_eq!(server.get(&conversation).await.body["agent"]["llm"]["model"], "openai/m");
+}
+
+#[tokio::test]
+async fn models_of_a_start_request_are_checked_as_saved_ones_are() {
+    let server = start(&[]).await;
+    let start = |llm: Value, condenser: Value| {
+        json!({
+            "agent": {"kind": "Agent", "llm": llm, "condenser": condenser},
+            "workspace": {"kind": "LocalWorkspace", "working_dir": "/tmp"},
+        })
+    };
+    let good = json!({"model": "openai/m"});
+    let summarising = |llm: Value| json!({"kind": "LLMSummarizingCondenser", "llm": llm});
+    for (body, place) in [
+        (start(json!({}), Value::Null), json!(["body", "agent", "llm", "model"])),
+        (start(json!({"model": "m", "top_p": 2}), Value::Null), json!(["body", "agent", "llm", "top_p"])),
+        (
+            start(good.clone(), summarising(json!({"model": "m", "temperature": -1}))),
+            json!(["body", "agent", "condenser", "llm", "temperature"]),
+        ),
+        (
+            start(good.clone(), json!({"kind": "PipelineCondenser", "condensers": [summarising(json!({}))]})),
+            json!(["body", "agent", "condenser", "condensers", "0", "llm", "model"]),
+        ),
+    ] {
+        let found = server.post("/api/conversations", body).await;
+        assert_eq!((found.status, &found.body["detail"][0]["loc"]), (422, &place));
+    }
+    let lenient = json!({"model": "openai/m", "num_retries": "2", "stream": "true", "timeout": 60});
+    let made = server.post("/api/conversations", start(lenient, Value::Null)).await;
+    let llm = &made.body["agent"]["llm"];
+    let found = (&llm["num_retries"], &llm["stream"], &llm["stream_idle_timeout"]);
+    assert_eq!((made.status, found), (201, (&json!(2), &json!(true), &json!(60.0))));
 }
 
 #[tokio::test]

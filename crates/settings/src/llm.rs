@@ -57,16 +57,23 @@ fn hide(plain: &mut Value, show: Show<'_>) {
 /// # Errors
 /// [`Invalid`] names the first member that is wrong.
 pub fn from_client(json: Value, cipher: Option<&Cipher>) -> Result<LlmConfig, Invalid> {
-    if !json.is_object() {
-        return Err(Invalid::new("", "expected an object"));
-    }
-    let named = json.get("model").and_then(Value::as_str).is_some_and(|model| !model.trim().is_empty());
-    if !named {
-        return Err(Invalid::new("model", NAMELESS));
-    }
-    let mut config = read(json)?;
+    let mut config = read_sent(json)?;
     open_sent(&mut config, cipher);
     Ok(config)
+}
+
+/// A configuration that a client sent to be used at once: every member checked and in the form that its type takes, defaults filled
+/// in. Masks and tokens stay as they were sent.
+///
+/// # Errors
+/// As [`from_client`].
+pub fn checked(json: Value) -> Result<Value, Invalid> {
+    Ok(read_sent(json)?.plain_json())
+}
+
+fn read_sent(mut json: Value) -> Result<LlmConfig, Invalid> {
+    LlmConfig::complete(&mut json);
+    read(json)
 }
 
 fn open_sent(config: &mut LlmConfig, cipher: Option<&Cipher>) {
@@ -124,8 +131,10 @@ pub(crate) fn from_stored(mut json: Value, cipher: Option<&Cipher>) -> Result<(L
 
 /// Reads a configuration as it is and checks its ranges.
 pub(crate) fn read(json: Value) -> Result<LlmConfig, Invalid> {
-    if !json.is_object() {
-        return Err(Invalid::new("", "expected an object"));
+    let members = json.as_object().ok_or_else(|| Invalid::new("", "expected an object"))?;
+    // The default of the type is a model that nobody chose.
+    if members.get("model").is_none_or(Value::is_null) {
+        return Err(Invalid::new("model", NAMELESS));
     }
     let config = lenient::read(&json)?;
     check(&config)?;
@@ -188,6 +197,10 @@ fn check(config: &LlmConfig) -> Result<(), Invalid> {
             return refuse(member, &format!("must be one of {}", allowed.join(", ")));
         }
     }
+    let header = config.extra_headers.iter().flatten().find(|(_, value)| !value.is_string());
+    if let Some((name, _)) = header {
+        return Err(Invalid::new("", "expected a string").below(name).below("extra_headers"));
+    }
     for (name, routed) in &config.llms_for_routing {
         check(routed).map_err(|error| error.below(name).below("llms_for_routing"))?;
     }
@@ -217,10 +230,22 @@ mod tests {
             (json!({"model": "m", "num_retries": -1}), "num_retries: expected a whole number of 0 or more"),
             (json!({"model": "m", "max_output_tokens": 0}), "max_output_tokens: must be 1 or more"),
             (json!({"model": "m", "api_mode": "x"}), "api_mode: must be one of auto, chat, responses"),
+            (json!({"model": "m", "extra_headers": {"x-n": 1}}), "extra_headers.x-n: expected a string"),
         ] {
             assert_eq!(from_client(llm, None).unwrap_err().to_string(), expected);
         }
         assert_eq!(read(json!([])).unwrap_err().to_string(), ": expected an object");
+    }
+
+    #[test]
+    fn what_is_used_at_once_is_checked_and_put_right() {
+        let sent =
+            json!({"model": "m", "api_key": MASK, "num_retries": "3", "stream": "yes", "timeout": 60.0, "mine": 1});
+        let used = checked(sent).unwrap();
+        let names = ["api_key", "num_retries", "stream", "timeout", "stream_idle_timeout", "usage_id", "mine"];
+        let found: Vec<_> = names.iter().map(|name| used[*name].clone()).collect();
+        assert_eq!(found, [json!(MASK), json!(3), json!(true), json!(60), json!(60.0), json!("default"), json!(1)]);
+        assert_eq!(checked(json!({"model": "m", "top_p": 2})).unwrap_err().to_string(), "top_p: must be at most 1");
     }
 
     #[test]
@@ -266,6 +291,7 @@ mod tests {
         let read = |version: Value| from_stored(json!({"model": "m", "schema_version": version}), None);
         assert_eq!(read(json!(0)).unwrap().0.model, "m");
         assert!(read(json!(PROFILE_VERSION + 1)).is_err() && read(json!("1")).is_err());
+        assert!(from_stored(json!({"temperature": 1}), None).is_err(), "no model is chosen for anybody");
         let moved = json!({"model": "openhands/m", "base_url": "https://llm-proxy.app.all-hands.dev/v1/"});
         assert_eq!(from_stored(moved, None).unwrap().0.base_url, None);
     }

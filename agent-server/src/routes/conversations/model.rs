@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     answer::{closing, invalid, store},
-    source::connect,
+    source::{checked, connect},
 };
 use crate::{
     error::ApiError,
@@ -126,7 +126,7 @@ fn read_llm(llm: Value) -> Result<LlmConfig, ApiError> {
         let msg = "Input should be a valid dictionary or object to extract fields from";
         return Err(ApiError::invalid(Problem::new("model_attributes_type", ["body", "llm"], msg).input(llm)));
     }
-    validation::read("llm", llm).map_err(|mut problem| {
+    validation::read("llm", checked(llm, &["llm".to_owned()])?).map_err(|mut problem| {
         problem.loc.insert(0, json!("body"));
         ApiError::invalid(problem)
     })
@@ -145,6 +145,6 @@ mod tests {
         };
         assert_eq!(read(json!({"model": "openai/x"})), json!(["openai/x", "default"]));
         assert_eq!(read(json!(7)), json!(["body", "llm"]));
-        assert_eq!(read(json!({"temperature": "hot"})), json!(["body", "llm", "temperature"]));
+        assert_eq!(read(json!({"model": "m", "temperature": "hot"})), json!(["body", "llm", "temperature"]));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use openhands_protocol::{LlmConfig, secret::SecretText};
 use openhands_secrets::{Binding, open_llms};
-use openhands_settings::{SettingsError, Stores, agent::AgentSettings};
+use openhands_settings::{SettingsError, Stores, agent::AgentSettings, llm};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -42,7 +42,40 @@ pub(super) async fn settle(app: &Arc<App>, members: &mut Map<String, Value>) -> 
         return Err(ApiError::invalid(Problem::new("value_error", ["body", "agent", "llm", "api_key"], msg)));
     }
     *agent = connect(app, agent.take()).await?;
-    Ok(())
+    check_models(agent, &mut vec!["agent".to_owned()])
+}
+
+/// Members of an agent in which more models are found.
+const HOLDERS: [&str; 2] = ["condenser", "condensers"];
+
+/// Checks the models of an agent, the condenser's included, and puts their members into the form that their types take. What is no
+/// object is left to those who read the agent.
+fn check_models(json: &mut Value, way: &mut Vec<String>) -> Result<(), ApiError> {
+    match json {
+        Value::Object(members) => members.iter_mut().try_for_each(|(name, value)| {
+            way.push(name.clone());
+            if name == "llm" && value.is_object() {
+                *value = checked(value.take(), way)?;
+            } else if HOLDERS.contains(&name.as_str()) {
+                check_models(value, way)?;
+            }
+            way.pop();
+            Ok(())
+        }),
+        Value::Array(items) => items.iter_mut().enumerate().try_for_each(|(index, item)| {
+            way.push(index.to_string());
+            check_models(item, way)?;
+            way.pop();
+            Ok(())
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// The configuration of one model, which stands at `way` in the body.
+pub(super) fn checked(sent: Value, way: &[String]) -> Result<Value, ApiError> {
+    let way: Vec<&str> = way.iter().map(String::as_str).collect();
+    llm::checked(sent.clone()).map_err(|invalid| invalid_member(&way, &sent, invalid))
 }
 
 /// The model of the stored settings.
