@@ -34,6 +34,8 @@ struct Case {
     redacts: bool,
     /// Calls without thinking in the second turn.
     forgets: bool,
+    /// Calls with torn arguments in the second turn.
+    tears: bool,
     /// More members of the model's configuration.
     more: Value,
 }
@@ -49,6 +51,7 @@ impl Case {
             signs: false,
             redacts: false,
             forgets: false,
+            tears: false,
             more: json!({}),
         }
     }
@@ -74,6 +77,8 @@ impl Case {
                 "temperature": 0.3, "top_p": 0.9, "max_output_tokens": 2048, "seed": 7,
                 "extra_headers": {"x-team": "blue"}, "litellm_extra_body": {"user": "somebody"},
             })),
+            Self { tears: true, ..Self::new("chat-torn-arguments", "openai/gpt-4o", "/v1") },
+            Self { tears: true, ..Self::new("responses-torn-arguments", "openai/gpt-5", "/v1").signs() },
             Self::new("chat-by-prompt", "openai/gpt-4o", "/v1").with(json!({"native_tool_calling": false})),
             Self::new("responses-gpt-5", "openai/gpt-5", "/v1").signs(),
             Self::new("responses-streamed", "openai/gpt-5", "/v1").signs().with(json!({"stream": true})),
@@ -153,6 +158,8 @@ impl Case {
         }
         let one = if by_prompt {
             Turn::text("<function=terminal>\n<parameter=command>echo third-output</parameter>\n</function>")
+        } else if self.tears {
+            Turn::calls(&[("call_c", "terminal", json!("{\"command\": \"echo thi"))])
         } else {
             Turn::calls(&[shell("call_c", "third")])
         };
