@@ -153,7 +153,7 @@ impl Endpoint {
 /// Whether an address belongs to the provider, or to one that the environment names.
 fn is_home(url: &Url, provider: &Provider, homes: impl Iterator<Item = String>) -> bool {
     let host = url.host_str().unwrap_or_default();
-    let is_own = url.scheme() == "https" && provider.hosts.iter().any(|end| host.ends_with(end));
+    let is_own = url.scheme() == "https" && provider.owns(host);
     is_own
         || homes
             .into_iter()

@@ -63,16 +63,20 @@ pub(super) async fn ask(
         },
         None => None,
     };
-    let (conversation, before) = match existing {
+    let (conversation, is_new) = match existing {
         Some(conversation) => {
             check_profile(app, &profile).await?;
-            let before = spent(&conversation);
-            let message = SendMessage { role: Role::User, content: question.content, sender: None, run: true };
-            conversation.send_message(message).await?;
-            (conversation, before)
+            (conversation, false)
         }
-        None => (begin(app, headers, wanted, &profile, question).await?, MetricsSnapshot::default()),
+        // Another call with the same id may have been quicker.
+        None => begin(app, headers, wanted, &profile, &question).await?,
     };
+    let mut before = MetricsSnapshot::default();
+    if !is_new {
+        before = spent(&conversation);
+        let message = SendMessage { role: Role::User, content: question.content, sender: None, run: true };
+        conversation.send_message(message).await?;
+    }
     let text = tokio::time::timeout(PATIENCE, ended(&conversation)).await.map_err(|_| {
         let id = conversation.id();
         ApiError::GatewayTimeout(format!(
@@ -110,14 +114,15 @@ async fn check_profile(app: &Arc<App>, name: &str) -> Result<(), ApiError> {
     stored(app, move |stores| stores.load_profile(&name)).await.map(drop)
 }
 
-/// Starts a conversation from the stored settings with the profile's model (F1-GW-17).
+/// Starts a conversation from the stored settings with the profile's model (F1-GW-17); `false` when its id was in use, and then
+/// nothing was asked.
 async fn begin(
     app: &Arc<App>,
     headers: &HeaderMap,
     wanted: Option<ConversationId>,
     profile: &str,
-    question: Question,
-) -> Result<Live, ApiError> {
+    question: &Question,
+) -> Result<(Live, bool), ApiError> {
     let name = profile.to_owned();
     let settled = move |stores: &openhands_settings::Stores| {
         let llm = stores.load_profile(&name)?;
@@ -142,7 +147,7 @@ async fn begin(
         "initial_message": {"role": "user", "content": question.content, "run": true},
         "autotitle": false,
     });
-    Ok(create::begin(app, headers, body).await?.0)
+    create::begin(app, headers, body).await
 }
 
 /// Puts the client's instructions behind the agent's own.
@@ -150,12 +155,15 @@ fn instruct(agent: &mut Value, instructions: &str) {
     if instructions.is_empty() {
         return;
     }
-    if !agent.get("agent_context").is_some_and(Value::is_object) {
-        agent["agent_context"] = json!({});
+    let Some(members) = agent.as_object_mut() else { return };
+    let context = members.entry("agent_context").or_insert(Value::Null);
+    if !context.is_object() {
+        *context = json!({});
     }
-    let suffix = agent.pointer("/agent_context/system_message_suffix").and_then(Value::as_str).unwrap_or_default();
+    let Some(context) = context.as_object_mut() else { return };
+    let suffix = context.get("system_message_suffix").and_then(Value::as_str).unwrap_or_default();
     let whole = if suffix.is_empty() { instructions.to_owned() } else { format!("{suffix}\n\n{instructions}") };
-    agent["agent_context"]["system_message_suffix"] = whole.into();
+    context.insert("system_message_suffix".to_owned(), whole.into());
 }
 
 fn spent(conversation: &Live) -> MetricsSnapshot {
@@ -166,11 +174,15 @@ fn spent(conversation: &Live) -> MetricsSnapshot {
 async fn ended(conversation: &Live) -> Result<String, ApiError> {
     let mut reports = conversation.report_watch();
     loop {
-        let status = reports.borrow_and_update().execution_status;
+        let (status, error) = {
+            let report = reports.borrow_and_update();
+            (report.execution_status, report.error.clone())
+        };
         match status {
             ExecutionStatus::Finished => return Ok(conversation.agent_final_response()),
             ExecutionStatus::Error | ExecutionStatus::Stuck => {
-                return Err(ApiError::Failed(format!("the agent ended with status {status}")));
+                let why = error.map(|error| format!(": {error}")).unwrap_or_default();
+                return Err(ApiError::Failed(format!("the agent ended with status {status}{why}")));
             }
             ExecutionStatus::Paused | ExecutionStatus::WaitingForConfirmation => {
                 return Err(ApiError::Conflict(format!(

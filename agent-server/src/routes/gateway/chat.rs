@@ -120,7 +120,9 @@ fn stream(model: &str, answer: &Answer, with_usage: bool) -> String {
     ];
     if with_usage {
         let mut last = chunk(json!([]));
-        last["usage"] = usage(&answer.usage);
+        if let Some(members) = last.as_object_mut() {
+            members.insert("usage".to_owned(), usage(&answer.usage));
+        }
         chunks.push(last);
     }
     let events: String = chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();

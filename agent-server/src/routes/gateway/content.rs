@@ -7,7 +7,7 @@ use crate::error::ApiError;
 
 /// A message's content: text, or parts.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a text or a list of parts")]
 pub(super) enum Said {
     Text(String),
     Parts(Vec<Part>),
@@ -99,6 +99,8 @@ mod tests {
         assert_eq!(parts.content().unwrap(), [Content::text("a"), Content::text("b"), image("u"), image("v")]);
         assert_eq!(parts.text().unwrap(), "a\nb");
         assert_eq!(said(json!("")).content().unwrap(), []);
+        let error = serde_json::from_value::<Said>(json!(1)).unwrap_err();
+        assert_eq!(error.to_string(), "expected a text or a list of parts");
         for wrong in [json!([{"type": "input_audio"}]), json!([{"type": "image_url"}])] {
             assert!(matches!(said(wrong).content(), Err(ApiError::BadRequest(_))));
         }

@@ -149,11 +149,9 @@ fn completed(request: &ResponseRequest, answer: &Answer, began: f64) -> Value {
             "total_tokens": usage.prompt_tokens.saturating_add(usage.completion_tokens),
         },
     });
-    if let Some(instructions) = &request.instructions {
-        response["instructions"] = instructions.as_str().into();
-    }
-    if let Some(metadata) = &request.metadata {
-        response["metadata"] = Value::Object(metadata.clone());
+    if let Some(members) = response.as_object_mut() {
+        members.extend(request.instructions.iter().map(|text| ("instructions".to_owned(), text.as_str().into())));
+        members.extend(request.metadata.iter().map(|kept| ("metadata".to_owned(), Value::Object(kept.clone()))));
     }
     response
 }

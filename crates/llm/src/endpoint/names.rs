@@ -6,6 +6,8 @@ use crate::{LlmError, clouds, factory::Environment};
 
 const AWS_REGION: &str = "us-west-2";
 const GOOGLE_LOCATION: &str = "us-central1";
+/// Publishers in Google's cloud whose models answer on an interface of their own.
+const RAW_PUBLISHERS: [&str; 5] = ["mistralai/", "ai21/", "mistral-", "codestral-", "jamba-"];
 
 /// The region of a Bedrock model, and its name without routes.
 pub(super) fn bedrock<'a>(
@@ -61,6 +63,12 @@ pub(super) fn vertex(
     model: &str,
     project: Option<String>,
 ) -> Result<(String, String), LlmError> {
+    if RAW_PUBLISHERS.iter().any(|publisher| model.starts_with(publisher)) {
+        return Err(LlmError::NotSupported(format!(
+            "llm.model {:?}: its publisher's own interface in Google's cloud; use the publisher's API instead",
+            config.model
+        )));
+    }
     let variable = |names: &[&str]| {
         names.iter().find_map(|name| environment.get(*name)).map(|text| text.trim()).filter(|text| !text.is_empty())
     };

@@ -175,6 +175,9 @@ fn models_of_vertex_are_found_by_project_and_location() {
         format!("{home}/publishers/anthropic/models/claude-opus-4-1@20250805")
     );
     assert_eq!(at("meta/llama-4-maas", &[]).unwrap(), format!("{home}/endpoints/openapi/chat/completions"));
+    for raw in ["mistral-large@2411", "codestral-2501", "jamba-1.5-large@001", "mistralai/mistral-small-2503"] {
+        assert!(matches!(at(raw, &[]), Err(crate::LlmError::NotSupported(_))), "{raw}");
+    }
     let global = "https://aiplatform.googleapis.com/v1/projects/p-1/locations/global/publishers/google/models";
     assert_eq!(at("gemini-3-pro", &[]).unwrap(), format!("{global}/gemini-3-pro"));
     let geography = at("gemini-3-pro", &[("VERTEXAI_LOCATION", "eu")]).unwrap();
