@@ -298,7 +298,12 @@ impl<A: Adapter> Caller<A> {
     }
 
     fn transport(&self, error: &reqwest::Error) -> LlmError {
-        let text = format!("{} ({} at {})", chain(error), self.setup().config.model, self.host());
+        let mut cause = chain(error);
+        // Some people keep their key in the address.
+        if let Some(query) = error.url().and_then(|url| url.query()) {
+            cause = cause.replace(&format!("?{query}"), "");
+        }
+        let text = format!("{cause} ({} at {})", self.setup().config.model, self.host());
         if error.is_timeout() { LlmError::Timeout(text) } else { LlmError::ServiceUnavailable(text) }
     }
 
