@@ -28,7 +28,7 @@ pub struct AgentSpec {
     /// When the user is asked before actions run. By default never.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confirmation_policy: Option<ConfirmationPolicy>,
-    /// The whole agent as the JSON that an SDK client would send, kept in a Secret.
+    /// The whole agent as the JSON that an SDK client would send, kept in a Secret (several models, AWS access keys, condensers).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub raw_secret_ref: Option<SecretKeyRef>,
 }
@@ -91,7 +91,7 @@ pub struct Llm {
     #[x_kube(validation = Rule::new("isURL(self) && url(self).getScheme() in ['http', 'https']")
         .message("agent.llm.baseUrl must be an http or https URL"))]
     pub base_url: Option<String>,
-    /// The provider's key.
+    /// The provider's key; for Bedrock its API key, for Vertex AI the JSON document of a service account.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_key_secret_ref: Option<SecretKeyRef>,
     /// Version of the provider's interface (Azure).
@@ -137,7 +137,7 @@ pub struct Llm {
     #[schemars(range(min = 0.0, max = 1_000_000.0))]
     pub output_cost_per_million_tokens: Option<f64>,
     /// More members of the model's configuration under their names in the SDK. A value is JSON text; what is no JSON counts
-    /// as a string. Keys and tokens are refused here: they belong into a Secret.
+    /// as a string, such as `aws_region_name: eu-central-1`. Keys and tokens are refused here: they belong into a Secret.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "schema::extra")]
     #[x_kube(validation = Rule::new("self.all(k, k.matches('^[a-z][a-z0-9_]{0,63}$'))")
