@@ -49,6 +49,11 @@ fn meant(value: &Value, refusal: &str) -> Option<Value> {
             "false" | "0" | "no" | "off" => Some(false.into()),
             _ => None,
         },
+        Value::Number(number) if wants(&["a boolean"]) => match number.as_u64() {
+            Some(0) => Some(false.into()),
+            Some(1) => Some(true.into()),
+            _ => None,
+        },
         Value::String(text) if wants(&["f64", "f32", "u", "i"]) => {
             serde_json::from_str::<Value>(text.trim()).ok().filter(Value::is_number)
         }
@@ -73,6 +78,7 @@ mod tests {
     fn what_is_meant_is_read() {
         let config: LlmConfig = read(&json!({
             "temperature": "0.5", "timeout": 300.0, "num_retries": "3", "stream": "true", "seed": "-1", "model": "5",
+            "caching_prompt": 0, "log_completions": 1,
         }))
         .unwrap();
         let expected = LlmConfig {
@@ -82,6 +88,8 @@ mod tests {
             stream: true,
             seed: Some(-1),
             model: "5".to_owned(),
+            caching_prompt: false,
+            log_completions: true,
             ..LlmConfig::default()
         };
         assert_eq!(config, expected);
@@ -95,6 +103,7 @@ mod tests {
             (json!({"timeout": "-1"}), "timeout: expected a whole number of 0 or more"),
             (json!({"num_retries": -1}), "num_retries: expected a whole number of 0 or more"),
             (json!({"stream": "maybe"}), "stream: expected a boolean"),
+            (json!({"stream": 2}), "stream: expected a boolean"),
             (json!({"model": 5}), "model: expected a string"),
             (json!({"temperature": []}), "temperature: expected a number"),
         ] {
