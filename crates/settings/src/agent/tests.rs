@@ -48,7 +48,10 @@ fn wrong_members_are_named() {
         (json!({"verification": {"critic_threshold": 2}}), "verification.critic_threshold: must be between 0 and 1"),
         (json!({"tool_concurrency_limit": 0}), "tool_concurrency_limit: must be 1 or more"),
         (json!({"mcp_config": {"s": {}}}), "mcp_config.s: give either url or command"),
-        (json!({"meta_profile_llms": {"a": {"model": "m", "top_p": 2}}}), "meta_profile_llms.a.top_p: must be at most 1"),
+        (
+            json!({"meta_profile_llms": {"a": {"model": "m", "top_p": 2}}}),
+            "meta_profile_llms.a.top_p: must be at most 1",
+        ),
         (json!({"enable_sub_agents": true}), "enable_sub_agents: was removed: list the tool in tools"),
         (json!({"agent_kind": "acp"}), "agent_kind acp"),
     ] {
