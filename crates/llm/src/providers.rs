@@ -77,10 +77,23 @@ pub(crate) struct Provider {
 const NEW: &str = "max_completion_tokens";
 const OLD: &str = "max_tokens";
 
-/// Google's cloud, Microsoft's, and where Amazon's models are.
-const GOOGLE_HOSTS: &[&str] = &[".googleapis.com"];
-const MICROSOFT_HOSTS: &[&str] = &[".azure.com", ".azure.us", ".azure.cn"];
+/// Google's cloud, Microsoft's, and where Amazon's models are. Of clouds in which everybody may have a host of his own only the
+/// names of the services for models count: a virtual machine is below `.azure.com` too.
+const GOOGLE_HOSTS: &[&str] = &["aiplatform.googleapis.com", ".rep.googleapis.com", ".p.googleapis.com"];
+const MICROSOFT_HOSTS: &[&str] = &[
+    ".openai.azure.com",
+    ".services.ai.azure.com",
+    ".models.ai.azure.com",
+    ".cognitiveservices.azure.com",
+    ".openai.azure.us",
+    ".services.ai.azure.us",
+    ".cognitiveservices.azure.us",
+    ".openai.azure.cn",
+    ".cognitiveservices.azure.cn",
+];
 const AWS_HOSTS: &[&str] = &[".amazonaws.com", ".amazonaws.com.cn", ".amazonaws.eu", ".api.aws"];
+/// What Amazon calls the service, first in the host's name or behind the name of an endpoint of a private network.
+const AWS_SERVICES: [&str; 2] = ["bedrock-runtime", "bedrock-runtime-fips"];
 
 impl Provider {
     const fn new(prefix: &'static str, interface: Interface) -> Self {
@@ -147,6 +160,19 @@ impl Provider {
         self
     }
 
+    /// Whether a host is one of the provider's own, beside the one of its address.
+    pub(crate) fn owns(&self, host: &str) -> bool {
+        if !self.hosts.iter().any(|end| host.ends_with(end)) {
+            return false;
+        }
+        if self.issuer != Issuer::Aws {
+            return true;
+        }
+        let (first, rest) = host.split_once('.').unwrap_or((host, ""));
+        let second = rest.split('.').next().unwrap_or_default();
+        AWS_SERVICES.contains(&first) || (first.starts_with("vpce-") && AWS_SERVICES.contains(&second))
+    }
+
     const fn in_header(mut self, header: KeyHeader) -> Self {
         self.key_header = header;
         self
@@ -201,6 +227,25 @@ fn of_family(provider: &'static Provider, model: &str) -> &'static Provider {
 mod tests {
     use super::*;
     use crate::{endpoint::Endpoint, factory::Environment};
+
+    #[test]
+    fn hosts_that_everybody_may_have_in_a_cloud_are_not_the_providers() {
+        let owns = |prefix: &str, host: &str| {
+            let config = LlmConfig { model: format!("{prefix}/m"), ..LlmConfig::default() };
+            named(&config).0.owns(host)
+        };
+        for (prefix, own, foreign) in [
+            ("azure", "r.openai.azure.com", "vm.westeurope.cloudapp.azure.com"),
+            ("azure_ai", "r.services.ai.azure.com", "own.westeurope.inference.ml.azure.com"),
+            ("bedrock", "bedrock-runtime.us-east-1.amazonaws.com", "x.execute-api.us-east-1.amazonaws.com"),
+            ("bedrock", "vpce-1.bedrock-runtime.us-east-1.vpce.amazonaws.com", "bedrock-runtime.evil.example"),
+            ("bedrock", "bedrock-runtime-fips.us-east-1.amazonaws.com", "bucket.s3.amazonaws.com"),
+            ("vertex_ai", "us-central1-aiplatform.googleapis.com", "storage.googleapis.com"),
+            ("vertex_ai", "aiplatform.eu.rep.googleapis.com", "aiplatform.googleapis.com.evil.example"),
+        ] {
+            assert_eq!((owns(prefix, own), owns(prefix, foreign)), (true, false), "{prefix}: {own}, {foreign}");
+        }
+    }
 
     #[test]
     fn every_prefix_has_its_address_and_key() {
