@@ -28,6 +28,9 @@ const READ: [&str; 7] = [
     "misc_settings",
 ];
 
+/// Tokens by their place, with the destination beside which they stood.
+type Tokens = HashMap<String, (Destination, String)>;
+
 /// All settings, secrets in clear.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
@@ -46,9 +49,10 @@ pub struct Settings {
     /// Members of the file that this version does not know.
     extra: Map<String, Value>,
     /// Tokens of secret keys that are not configured, by their place: written back as they are.
-    lost: HashMap<String, (Destination, String)>,
-    /// Whether the model's key was stored for another address than it has now.
-    llm_key_elsewhere: bool,
+    lost: Tokens,
+    /// Tokens that were stored for another address than they have now, by their place: written back as they are, so that the address
+    /// stays refused.
+    elsewhere: Tokens,
 }
 
 /// What is changed; `None` keeps.
@@ -81,10 +85,16 @@ impl Settings {
     /// [`SettingsError::KeyElsewhere`] when its address was changed under it: without its key it would be asked with one of the
     /// environment.
     pub fn usable_llm(&self) -> Result<Option<&LlmConfig>, SettingsError> {
-        if self.llm_key_elsewhere {
+        if self.elsewhere.keys().any(|place| is_of_model(place)) {
             return Err(SettingsError::KeyElsewhere("the settings' model".to_owned()));
         }
         Ok(self.agent.llm())
+    }
+
+    /// Gives the agent another model, whole; settings without one stay as they are, and the answer is false.
+    pub fn set_llm(&mut self, config: &LlmConfig) -> bool {
+        self.elsewhere.retain(|place, _| !is_of_model(place));
+        self.agent.set_llm(config)
     }
 
     /// The answer that clients get.
@@ -111,7 +121,7 @@ impl Settings {
         if let Some(patch) = &change.agent {
             new.agent = self.patched_agent(patch, cipher)?;
             // Somebody has spoken about the model: what it says now is meant.
-            new.llm_key_elsewhere &= !patch.contains_key("llm");
+            new.elsewhere.retain(|place, _| !(patch.contains_key("llm") && is_of_model(place)));
         }
         if let Some(patch) = &change.conversation {
             let mut members = json!(self.conversation).as_object().cloned().unwrap_or_default();
@@ -247,13 +257,11 @@ fn read(file: Value, cipher: Option<&Cipher>) -> Result<Settings, Invalid> {
     if members.get("schema_version").and_then(Value::as_u64).is_some_and(|version| version > VERSION) {
         return Err(Invalid::new("schema_version", "written by a newer version"));
     }
-    let mut lost = HashMap::new();
-    let mut llm_key_elsewhere = false;
+    let (mut lost, mut elsewhere) = (HashMap::new(), HashMap::new());
     let agent = match members.remove("agent_settings").filter(|settings| !settings.is_null()) {
         Some(mut settings) => {
             places::visit(&mut settings, &mut |place, value| {
-                let elsewhere = open(place, value, cipher, &mut lost);
-                llm_key_elsewhere |= elsewhere && place.path.starts_with("/llm/");
+                open(place, value, cipher, &mut lost, &mut elsewhere);
             });
             places::remove_unset(&mut settings);
             AgentSettings::from_stored(settings).map_err(|error| error.below("agent_settings"))?
@@ -274,33 +282,35 @@ fn read(file: Value, cipher: Option<&Cipher>) -> Result<Settings, Invalid> {
         misc: members.get("misc_settings").and_then(Value::as_object).cloned().unwrap_or_default(),
         extra: members.into_iter().filter(|(name, _)| !READ.contains(&name.as_str())).collect(),
         lost,
-        llm_key_elsewhere,
+        elsewhere,
     })
 }
 
-/// Opens the secret of a place; whether it was one for elsewhere.
-fn open(
-    place: &places::Place,
-    value: &mut Value,
-    cipher: Option<&Cipher>,
-    lost: &mut HashMap<String, (Destination, String)>,
-) -> bool {
+/// Opens the secret of a place. Tokens that cannot be opened, or not here, are noted.
+fn open(place: &places::Place, value: &mut Value, cipher: Option<&Cipher>, lost: &mut Tokens, elsewhere: &mut Tokens) {
     let stored = value.as_str().unwrap_or_default();
+    let note = |tokens: &mut Tokens| {
+        tokens.insert(place.path.clone(), (place.destination.clone(), stored.to_owned()));
+    };
     let opened = match place.destination.open(cipher, stored) {
         Opened::Value(plain) => Value::String(plain.expose().to_owned()),
         Opened::Unset => {
             if is_token(stored) {
-                lost.insert(place.path.clone(), (place.destination.clone(), stored.to_owned()));
+                note(lost);
             }
             Value::Null
         }
         Opened::Elsewhere => {
-            *value = Value::Null;
-            return true;
+            note(elsewhere);
+            Value::Null
         }
     };
     *value = opened;
-    false
+}
+
+/// Whether a place is in the agent's model.
+fn is_of_model(place: &str) -> bool {
+    place.starts_with("/llm/")
 }
 
 fn stored(settings: &Settings, cipher: Option<&Cipher>) -> Value {
@@ -313,10 +323,11 @@ fn stored(settings: &Settings, cipher: Option<&Cipher>) -> Value {
         misc,
         extra,
         lost,
-        llm_key_elsewhere: _,
+        elsewhere,
     } = settings;
     let mut agent = agent.json(cipher.map_or(Show::Masked, Show::Encrypted));
-    restore_lost(&mut agent, lost);
+    restore(&mut agent, lost);
+    restore(&mut agent, elsewhere);
     let mut file = json!({
         "schema_version": VERSION,
         "agent_settings": agent,
@@ -333,7 +344,7 @@ fn stored(settings: &Settings, cipher: Option<&Cipher>) -> Value {
 }
 
 /// Writes tokens that could not be opened back to where they stood, unless somebody has put something else there.
-fn restore_lost(agent: &mut Value, lost: &HashMap<String, (Destination, String)>) {
+fn restore(agent: &mut Value, lost: &Tokens) {
     if lost.is_empty() {
         return;
     }

@@ -88,7 +88,7 @@ impl Stores {
     pub fn activate(&self, name: &str, config: &LlmConfig) -> Result<Activated, SettingsError> {
         let (_, applied) = self.settings.update(self.cipher(), |settings| {
             settings.active_profile = Some(canonical_profile_name(name).to_owned());
-            Ok(settings.agent.set_llm(config))
+            Ok(settings.set_llm(config))
         })?;
         Ok(if applied { Activated::Applied } else { Activated::Noted })
     }
@@ -104,7 +104,7 @@ impl Stores {
         let (settings, ()) = self.settings.update(self.cipher(), |settings| {
             settings.apply(change, self.cipher())?;
             if let Some(config) = &config {
-                settings.agent.set_llm(config);
+                settings.set_llm(config);
             }
             Ok(())
         })?;

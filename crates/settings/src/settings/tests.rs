@@ -186,3 +186,22 @@ fn clients_keep_what_they_like_and_unknown_members_survive() {
     let file: Value = serde_json::from_slice(&fs::read(dir.path().join(FILE)).unwrap()).unwrap();
     assert_eq!(file["new_member"], 1);
 }
+
+#[test]
+fn a_changed_address_stays_refused_until_somebody_speaks_about_the_model() {
+    let (dir, store) = store();
+    let cipher = cipher("k");
+    change(&store, &cipher, json!({"llm": {"model": "openai/m", "api_key": "sk-1", "base_url": "https://a.example"}}));
+    let path = dir.path().join(FILE);
+    let mut file: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    file["agent_settings"]["llm"]["base_url"] = json!("https://evil.example");
+    fs::write(&path, file.to_string()).unwrap();
+    let refused = |settings: &Settings| matches!(settings.usable_llm(), Err(SettingsError::KeyElsewhere(_)));
+    assert!(refused(&store.load(Some(&cipher)).unwrap()));
+    let misc = SettingsChange { misc: json!({"theme": "dark"}).as_object().cloned(), ..SettingsChange::default() };
+    store.update(Some(&cipher), |settings| settings.apply(&misc, Some(&cipher))).unwrap();
+    assert!(refused(&store.load(Some(&cipher)).unwrap()), "a change of something else means nothing for the address");
+    change(&store, &cipher, json!({"llm": {"base_url": "https://b.example", "api_key": "sk-2"}}));
+    let settings = store.load(Some(&cipher)).unwrap();
+    assert_eq!((key(&settings), refused(&settings)), (Some("sk-2"), false));
+}
