@@ -23,6 +23,8 @@ pub(crate) struct Length {
     events: usize,
     /// A condensation was asked for and none has come.
     requested: bool,
+    /// The first answer since then. The model may have been asked before; a second one shows that the request was given up.
+    answer: Option<String>,
     /// Tokens of the latest call; 0 before the first.
     used: u64,
     /// Bytes that came since.
@@ -39,8 +41,9 @@ impl Length {
     }
 
     pub(crate) fn observe(&mut self, event: &Event) {
+        self.note_answer(event);
         match event {
-            Event::CondensationRequest(_) => self.requested = true,
+            Event::CondensationRequest(_) => (self.requested, self.answer) = (true, None),
             Event::Condensation(condensation) => {
                 let summary = usize::from(condensation.summary.is_some() && condensation.summary_offset.is_some());
                 self.events = self.events.saturating_sub(condensation.forgotten_event_ids.len()) + summary;
@@ -52,6 +55,20 @@ impl Length {
                 self.bytes_since = self.bytes_since.saturating_add(bytes(event));
             }
             _ => {}
+        }
+    }
+
+    /// Requests that came to nothing are marked by nothing in the log but that the run went on: a restart must not take them up.
+    fn note_answer(&mut self, event: &Event) {
+        let response = match event {
+            Event::Action(action) => Some(action.llm_response_id.as_str()),
+            Event::Message(message) => message.llm_response_id.as_deref(),
+            _ => None,
+        };
+        let Some(response) = response.filter(|_| self.requested) else { return };
+        match &self.answer {
+            None => self.answer = Some(response.to_owned()),
+            Some(first) => self.requested = first == response,
         }
     }
 
@@ -163,6 +180,26 @@ mod tests {
         length.set_condensers(Vec::new());
         length.observe(&marker("CondensationRequest"));
         assert_eq!(length.need(), None, "nobody is there to fulfil it");
+    }
+
+    #[test]
+    fn a_request_that_the_run_went_on_without_was_given_up() {
+        let mut length = length(100, None);
+        let request = r#"{"kind": "CondensationRequest", "id": "k", "timestamp": "t", "source": "environment"}"#;
+        let answer = |response: &str, call: &str| match action_event(call, "t") {
+            Event::Action(action) => {
+                Event::Action(openhands_protocol::event::ActionEvent { llm_response_id: response.to_owned(), ..action })
+            }
+            other => other,
+        };
+        length.observe(&Event::from_slice(request.as_bytes()).unwrap());
+        length.observe(&answer("r1", "a"));
+        length.observe(&answer("r1", "b"));
+        assert!(reasons(&length).request, "the model was being asked when the request came");
+        length.observe(&answer("r2", "c"));
+        assert_eq!(length.need(), None);
+        length.observe(&Event::from_slice(request.replace("\"k\"", "\"l\"").as_bytes()).unwrap());
+        assert!(reasons(&length).request, "a new one counts");
     }
 
     #[test]
