@@ -116,8 +116,9 @@ pub fn built(package: &str, variable: &str) -> Result<PathBuf> {
 /// # Errors
 /// When the variable is not set; says what sets it.
 pub fn python(variable: &str) -> Result<PathBuf> {
-    let given = env::var_os(variable)
-        .with_context(|| format!("{variable} is not set: `cargo xtask test` makes the Python environment and sets it"))?;
+    let given = env::var_os(variable).with_context(|| {
+        format!("{variable} is not set: `cargo xtask test` makes the Python environment and sets it")
+    })?;
     Ok(PathBuf::from(given))
 }
 
