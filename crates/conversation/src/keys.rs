@@ -15,8 +15,8 @@ use crate::toolset::Wrong;
 const LOCAL: [&str; 3] = ["ollama/", "ollama_chat/", "llamafile/"];
 
 /// What a model's state says when its key may not be used.
-pub(crate) const MOVED: &str = "the stored model was changed after its key was given: the key belongs to another address and is not \
-                                used. Send the model with its key again (switch_llm), or change to a saved profile (switch_profile)";
+pub(crate) const MOVED: &str = "the stored model's key is not used: it was given for another address than the one stored now, or stored under \
+     another OH_SECRET_KEY or without one. Send the model with its key again (switch_llm), or change to a saved profile (switch_profile)";
 
 /// Members whose change sends calls, and with them keys, somewhere else.
 const ADDRESSES: [&str; 4] = ["base_url", "ollama_base_url", "aws_bedrock_runtime_endpoint", "extra_headers"];
@@ -61,10 +61,12 @@ pub(crate) fn open(agent: &mut Value, cipher: Option<&Cipher>) -> bool {
     usable
 }
 
-/// Every model of an agent: its own, those of a router, the condenser's.
+/// Every model of an agent: its own, those of a router, its condensers'.
 fn each_llm(agent: &mut Value, visit: &mut dyn FnMut(&mut Map<String, Value>)) {
-    for place in ["/llm", "/condenser/llm"] {
-        let Some(llm) = agent.pointer_mut(place).and_then(Value::as_object_mut) else { continue };
+    let members = agent.pointer("/condenser/condensers").and_then(Value::as_array).map_or(0, Vec::len);
+    let members = (0..members).map(|index| format!("/condenser/condensers/{index}/llm"));
+    for place in ["/llm", "/condenser/llm"].into_iter().map(str::to_owned).chain(members) {
+        let Some(llm) = agent.pointer_mut(&place).and_then(Value::as_object_mut) else { continue };
         visit(llm);
         let routed = llm.get_mut("llms_for_routing").and_then(Value::as_object_mut);
         for llm in routed.into_iter().flat_map(|routed| routed.values_mut()) {
@@ -176,6 +178,12 @@ mod tests {
         assert!(restarted(routed.clone(), |_| ()).1);
         let evil = |llm: &mut Value| llm["llms_for_routing"]["secondary"]["base_url"] = json!("https://evil.example");
         assert!(!restarted(routed, evil).1);
+        let pipeline = json!({"kind": "PipelineCondenser", "condensers": [{"llm": {"model": "openai/s"}}]});
+        let mut agent = json!({"llm": {"model": "openai/m"}, "condenser": pipeline});
+        seal(&mut agent, &cipher(), true);
+        agent["condenser"]["condensers"][0]["llm"]["base_url"] = json!("https://evil.example");
+        agent["condenser"]["condensers"][0]["llm"]["api_key"] = Value::Null;
+        assert!(!open(&mut agent, Some(&cipher())), "a condenser in a pipeline");
         let mut unencrypted = json!({"llm": {"model": "m", "api_key": MASK, "base_url": "https://a.example"}});
         assert!(open(&mut unencrypted, None), "without a cipher nothing can be bound");
     }
