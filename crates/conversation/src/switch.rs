@@ -82,8 +82,12 @@ impl Task {
         if is_known && !lacks_key && !self.core.state.key_moved {
             return Ok(());
         }
-        self.core.state.delivered = Some(Arc::new(llm.clone()));
-        self.switch(llm).await?;
+        // Stored together with the model; one that was refused is none.
+        let before = self.core.state.delivered.replace(Arc::new(llm.clone()));
+        if let Err(error) = self.switch(llm).await {
+            self.core.state.delivered = before;
+            return Err(error);
+        }
         // What is stored may be the delivered model already.
         Ok(self.saver.save(&self.core.state).await?)
     }
@@ -110,7 +114,9 @@ impl Task {
             Ok(_) | Err(LlmError::Authentication(_)) => {}
             Err(error) => return Err(invalid(("llm".to_owned(), error.to_string()))),
         }
-        let switched = agent.with_llm(&llm).map_err(|error| invalid(("llm".to_owned(), error.to_string())))?;
+        // Which model was moved is not known any more: a condenser that keeps its address would have the history sent there.
+        let switched = if self.core.state.key_moved { agent.with_one_llm(&llm) } else { agent.with_llm(&llm) };
+        let switched = switched.map_err(|error| invalid(("llm".to_owned(), error.to_string())))?;
         self.core.state.secrets.hide(switched.secret_values());
         let told = info::without_nulls(switched.json(&Expose::Masked));
         self.core.state.agent = Arc::new(switched);

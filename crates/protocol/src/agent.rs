@@ -143,10 +143,25 @@ impl AgentSpec {
         if let Some(place) = json.pointer_mut("/condenser/llm")
             && self.condenser_follows()
         {
-            let usage_id = place.get("usage_id").cloned();
+            put_llm(place, llm);
+        }
+        if let Some(place) = json.get_mut("llm") {
             *place = llm.plain_json();
-            if let (Some(usage_id), Some(members)) = (usage_id, place.as_object_mut()) {
-                members.insert("usage_id".to_owned(), usage_id);
+        }
+        Self::from_json(json)
+    }
+
+    /// The same agent with another model for everything: its condensers summarise with it too, each under its own usage id.
+    ///
+    /// # Errors
+    /// As [`AgentSpec::with_llm`].
+    pub fn with_one_llm(&self, llm: &LlmConfig) -> Result<Self, InvalidAgent> {
+        let mut json = self.json.clone();
+        let members = json.pointer("/condenser/condensers").and_then(Value::as_array).map_or(0, Vec::len);
+        let members = (0..members).map(|index| format!("/condenser/condensers/{index}/llm"));
+        for place in std::iter::once("/condenser/llm".to_owned()).chain(members) {
+            if let Some(place) = json.pointer_mut(&place) {
+                put_llm(place, llm);
             }
         }
         if let Some(place) = json.get_mut("llm") {
@@ -215,6 +230,15 @@ fn restore_secrets(from: &Value, to: &mut Value) {
             from.iter().zip(to).for_each(|(from, to)| restore_secrets(from, to));
         }
         _ => {}
+    }
+}
+
+/// Puts a model in place of another one that keeps its usage id.
+fn put_llm(place: &mut Value, llm: &LlmConfig) {
+    let usage_id = place.get("usage_id").cloned();
+    *place = llm.plain_json();
+    if let (Some(usage_id), Some(members)) = (usage_id, place.as_object_mut()) {
+        members.insert("usage_id".to_owned(), usage_id);
     }
 }
 

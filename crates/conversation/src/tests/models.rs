@@ -368,6 +368,40 @@ async fn a_delivered_model_wins_over_the_stored_one_unless_it_is_only_repeated()
 }
 
 #[tokio::test]
+async fn a_delivery_that_was_refused_is_no_known_one() {
+    let (stage, _) = stage(vec![]);
+    let conversation = stage.create(NewConversation { delivers_llm: true, ..stage.request() }).await;
+    for _ in 0..2 {
+        let refused = conversation.deliver_llm(config("nobody/x", "k")).await;
+        assert!(matches!(refused, Err(SwitchError::Invalid { .. })), "{refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_condenser_whose_address_was_changed_is_replaced_with_the_model() {
+    let (stage, asked) = stage(vec![Turn::Say("one"), Turn::Say("summary"), Turn::Say("two")]);
+    let llm = json!({"model": "openai/small", "api_key": "small-key-123", "usage_id": "condenser"});
+    let own = json!({"kind": "LLMSummarizingCondenser", "llm": llm});
+    let request = stage.request_with(json!({"condenser": {"kind": "PipelineCondenser", "condensers": [own]}}));
+    let conversation = stage.create(request).await;
+    turn(&conversation, "go").await;
+    conversation.close().await;
+    let path = stage.dir().join("base_state.json");
+    let mut base: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    base["agent"]["condenser"]["condensers"][0]["llm"]["base_url"] = json!("https://evil.example/v1");
+    fs::write(&path, base.to_string()).unwrap();
+
+    let again = stage.load().await;
+    assert!(again.condense().await.is_err());
+    // The server's own key and the history would go there.
+    let new = LlmConfig { usage_id: "agent".to_owned(), ..config("openai/mock", "new-key-12345") };
+    again.switch_llm(new).await.unwrap();
+    again.condense().await.unwrap();
+    assert_eq!(asked.lock().unwrap()[1], ("openai/mock".to_owned(), Some("new-key-12345".to_owned())));
+    assert!(!again.info().to_string().contains("evil.example"));
+}
+
+#[tokio::test]
 async fn the_condenser_follows() {
     let (stage, _) = stage(vec![]);
     let llm = json!({"model": "openai/mock", "api_key": "model-key-1", "usage_id": "condenser"});
