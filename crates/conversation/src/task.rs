@@ -327,7 +327,7 @@ impl Task {
 
     fn reject(&mut self, reason: Option<&str>) -> Result<(), StoreError> {
         // While a run goes on, its actions are already approved.
-        if self.run.is_some() {
+        if self.run.as_ref().is_some_and(|run| !run.only_condenses) {
             return Ok(());
         }
         if self.core.state.status == ExecutionStatus::WaitingForConfirmation {

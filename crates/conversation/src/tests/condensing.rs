@@ -1,7 +1,7 @@
 //! Histories that grow too long.
 
 use openhands_llm::LlmError;
-use openhands_protocol::{Event, ExecutionStatus};
+use openhands_protocol::{Event, ExecutionStatus, policy::ConfirmationPolicy};
 use serde_json::{Value, json};
 
 use super::stage::{Stage, Turn, echo, events, eventually, finish, status, story, turn};
@@ -189,4 +189,32 @@ async fn condensers_that_cannot_work_are_refused() {
             other => panic!("{member}: {:?}", other.map(drop)),
         }
     }
+}
+
+#[tokio::test]
+async fn a_no_is_heard_during_a_condensation() {
+    let held = Turn::Held(Box::new(Turn::Say("summary")));
+    let stage = Stage::new(vec![echo("one"), held, finish("done")]);
+    let policy = ConfirmationPolicy::AlwaysConfirm {};
+    let conversation = stage.create(NewConversation { confirmation_policy: policy, ..condensing(&stage, 100) }).await;
+    super::stage::send(&conversation, "task").await;
+    status(&conversation, ExecutionStatus::WaitingForConfirmation).await;
+    let asking = conversation.clone();
+    let condensed = tokio::spawn(async move { asking.condense().await });
+    stage.asked(2).await;
+    conversation.respond_to_confirmation(false, Some("not this".to_owned())).await.unwrap();
+    stage.release_model();
+    condensed.await.unwrap().unwrap();
+    assert!(story(&conversation).contains(&"rejected: not this".to_owned()), "{:?}", story(&conversation));
+    assert_eq!(conversation.status(), ExecutionStatus::Idle);
+}
+
+#[tokio::test]
+async fn a_condensation_on_demand_without_money_changes_nothing() {
+    let stage = Stage::new(vec![finish("done")]);
+    let conversation = stage.create(NewConversation { max_budget: Some(0.4), ..condensing(&stage, 100) }).await;
+    turn(&conversation, "task").await;
+    let error = conversation.condense().await.unwrap_err();
+    assert!(matches!(&error, CondenseError::Model(why) if why.contains("max_budget_per_run")), "{error}");
+    assert_eq!(conversation.status(), ExecutionStatus::Finished, "it is no run");
 }
