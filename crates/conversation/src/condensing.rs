@@ -92,11 +92,12 @@ impl Condensed {
 
 impl Job {
     async fn run(self) -> Condensed {
-        let read_to = self.log.len();
         let events = match load::read_events(&self.log).await {
             Ok(events) => events,
             Err(error) => return Condensed::failed(LlmError::Internal(format!("the log cannot be read: {error}"))),
         };
+        // What was appended during the reading may be among it.
+        let read_to = events.last().and_then(|event| self.log.position(event.id())).map_or(0, |seq| seq + 1);
         let branch = load::active_branch(&events);
         let mut calls = Vec::new();
         let result = self.condense(&branch, &mut calls).await.map(Box::new);
@@ -184,6 +185,9 @@ impl Task {
     pub(crate) fn condense(&mut self, need: Need) -> Result<(), StoreError> {
         self.core.tell_stats()?;
         if let Some((budget, spent)) = self.core.state.used_up() {
+            if self.is_quiet() {
+                return self.not_condensed(&need, &LlmError::BadRequest(failure::budget_text(budget, spent)));
+            }
             return self.end(ExecutionStatus::Error, Some(failure::max_budget_reached(budget, spent)));
         }
         let mut condensers = condensers(&self.core.state.agent);
@@ -240,11 +244,15 @@ impl Task {
         }
     }
 
+    /// Whether the run that goes on is one that nobody sees.
+    fn is_quiet(&self) -> bool {
+        self.run.as_ref().is_some_and(|run| run.only_condenses)
+    }
+
     fn not_condensed(&mut self, need: &Need, error: &LlmError) -> Result<(), StoreError> {
         let told = self.hidden(&error.to_string());
         self.answer_condense(|| Err(CondenseError::Model(told.clone())));
-        let is_quiet = self.run.as_ref().is_some_and(|run| run.only_condenses);
-        if is_quiet {
+        if self.is_quiet() {
             // The run that was made for it ends by itself; what was asked for is not asked for again.
             self.core.machine.condensation_given_up();
             return Ok(());
