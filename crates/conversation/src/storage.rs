@@ -3,6 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use openhands_protocol::ExecutionStatus;
 use openhands_store::{EventLog, LogFollower, StoreError};
 use tokio::{sync::watch, task::JoinHandle};
 
@@ -87,8 +88,12 @@ impl Task {
         let Err(error) = result else { return };
         tracing::error!(conversation = %self.core.state.id, %error, "the conversation cannot be written, its run ends");
         if let Some(run) = self.run.take() {
+            if !run.only_condenses {
+                self.observer.run_ended(ExecutionStatus::Error);
+            }
             run.drop_all(&mut self.request, &mut self.core.machine);
         }
+        self.answer_condense(|| Err(error.clone().into()));
         self.core.fail_storage(&error);
         self.core.publish();
     }

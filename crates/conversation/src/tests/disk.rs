@@ -1,10 +1,10 @@
 //! A disk that refuses: what is told, what is kept, and that it goes on once there is room.
 
-use openhands_protocol::{Event, ExecutionStatus};
+use openhands_protocol::{Event, ExecutionStatus, policy::ConfirmationPolicy};
 use serde_json::json;
 
 use super::stage::{Stage, Turn, call, echo, events, eventually, finish, frames, status, story, turn};
-use crate::{Audience, Conversation, RunError, SendError, SendMessage, Subscription};
+use crate::{Audience, CondenseError, Conversation, RunError, SendError, SendMessage, Subscription};
 
 /// The conversation's log cannot be written for as long as this lives.
 struct FullDisk {
@@ -100,4 +100,21 @@ async fn without_a_run_only_what_is_asked_fails() {
     drop(disk);
     stored_again(&conversation).await;
     turn(&conversation, "second").await;
+}
+
+#[tokio::test]
+async fn who_waits_for_a_condensation_hears_that_the_disk_refuses() {
+    let stage = Stage::new(vec![echo("one"), finish("done"), Turn::Held(Box::new(Turn::Say("never")))]);
+    let llm = json!({"model": "openai/small", "usage_id": "condenser"});
+    let request = stage.request_with(json!({"condenser": {"kind": "LLMSummarizingCondenser", "llm": llm}}));
+    let conversation = stage.create(request).await;
+    turn(&conversation, "task").await;
+    let asking = conversation.clone();
+    let condensed = tokio::spawn(async move { asking.condense().await });
+    stage.asked(3).await;
+    let disk = FullDisk::new(&stage);
+    conversation.set_confirmation_policy(ConfirmationPolicy::AlwaysConfirm {}).await.unwrap_err();
+    let condensed = tokio::time::timeout(std::time::Duration::from_secs(10), condensed).await;
+    assert!(matches!(condensed, Ok(Ok(Err(CondenseError::Store(_))))), "{condensed:?}");
+    drop(disk);
 }
