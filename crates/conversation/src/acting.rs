@@ -151,10 +151,8 @@ impl Acting {
 
     fn observed(&self, action: &ActionEvent, observation: Observation) -> Event {
         let Observation { mut body, finishes: _ } = observation;
-        // Tools hide secrets themselves; a tool that forgets must not leak them into the log.
-        if !self.workplace.secrets.is_empty() {
-            self.workplace.secrets.mask_json(&mut body);
-        }
+        // Tools hide secrets themselves; a tool that forgets must not leak them, or keys of the server, into the log.
+        self.workplace.secrets.mask_json(&mut body);
         Event::Observation(ObservationEvent {
             base: draft(Source::Environment),
             tool_name: action.tool_name.clone(),

@@ -302,11 +302,12 @@ impl Task {
 
     /// What follows a failed call: mostly the end of the run.
     fn failed(&mut self, error: &LlmError) -> Result<(), StoreError> {
-        if let (LlmError::ContentPolicy(reason), Some(run)) = (error, &mut self.run)
+        if let (LlmError::ContentPolicy(_), Some(run)) = (error, &mut self.run)
             && run.filtered < FILTERED_LIMIT
         {
             run.filtered += 1;
-            tracing::warn!(conversation = %self.core.state.id, reason, "an answer was kept back by a content filter");
+            // Not what the provider says of it: that repeats the prompt.
+            tracing::warn!(conversation = %self.core.state.id, "an answer was kept back by a content filter");
             return self.core.append(failure::kept_back()).map(drop);
         }
         let is_for_condenser = matches!(error, LlmError::ContextWindowExceeded(_) | LlmError::MalformedHistory(_));
@@ -391,9 +392,6 @@ impl Task {
     /// Hides secrets in what the model said. Signed parts stay as they are: a changed one would be refused when replayed.
     fn mask(&self, message: &mut Message) {
         let secrets = &self.core.state.secrets;
-        if secrets.is_empty() {
-            return;
-        }
         for part in &mut message.content {
             if let Content::Text { text, .. } = part {
                 *text = secrets.mask(text);

@@ -253,3 +253,14 @@ async fn secrets_reach_tools_and_never_the_log() {
     assert!(!conversation.info().to_string().contains("s3cr3t-value"));
     assert!(!String::from_utf8(conversation.snapshot_event().to_vec()).unwrap().contains("s3cr3t-value"));
 }
+
+#[tokio::test]
+async fn the_models_key_never_reaches_the_log_even_without_secrets() {
+    let mut stage = Stage::new(vec![echo("it is server-key-123456"), finish("server-key-123456")]);
+    std::sync::Arc::get_mut(&mut stage.env).unwrap().own_keys =
+        vec![openhands_protocol::secret::SecretText::new("server-key-123456")];
+    let conversation = stage.create(stage.request()).await;
+    turn(&conversation, "go").await;
+    let story = story(&conversation);
+    assert!(story.contains(&"result it is <secret-hidden>".to_owned()), "{story:?}");
+}
