@@ -149,7 +149,7 @@ fn with_nulls(event: &StoredEvent) -> Result<Value, ApiError> {
         .to_json_with_nulls())
 }
 
-/// `POST .../events`: a message. 429 means that it is stored but no run could start.
+/// `POST .../events`: a message. 429 means that the run it asks for cannot start, and then it is not stored either.
 async fn send(
     State(state): State<AppState>,
     Ready(app): Ready,

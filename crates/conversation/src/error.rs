@@ -165,6 +165,9 @@ pub enum ForkError {
     /// The history has no such event (404).
     #[error("from_event_id: {0} is no event of this conversation's history")]
     UnknownEvent(EventId),
+    /// The source is being deleted: parts of it may be gone.
+    #[error("the conversation is closed")]
+    Closed,
     /// The directory of the copy cannot be had.
     #[error(transparent)]
     Create(#[from] CreateError),

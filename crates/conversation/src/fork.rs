@@ -54,6 +54,10 @@ impl Conversation {
             support::check_tags(tags).map_err(|(member, reason)| ForkError::Invalid { member, reason })?;
         }
         let events = load::read_events(&self.events()).await?;
+        // Said before the first file goes; what was read until now is whole.
+        if self.status() == ExecutionStatus::Deleting {
+            return Err(ForkError::Closed);
+        }
         let events = match &fork.from_event_id {
             Some(id) => path_to(&events, id).ok_or_else(|| ForkError::UnknownEvent(id.clone()))?,
             None => events,

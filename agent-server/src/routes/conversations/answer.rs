@@ -50,6 +50,7 @@ impl From<ServiceError> for ApiError {
             ServiceError::Fork(error) => match error {
                 ForkError::Invalid { member, reason } => invalid(&member, reason),
                 ForkError::UnknownEvent(_) => Self::Missing(error.to_string()),
+                ForkError::Closed => closing(),
                 ForkError::Create(error) => error.into(),
                 ForkError::Store(error) => store(error),
             },
@@ -93,7 +94,8 @@ impl From<SendError> for ApiError {
         match error {
             SendError::NotAUserMessage => invalid("role", "only \"user\" messages can be sent".to_owned()),
             SendError::CapacityFull => Self::TooManyRequests(
-                "the message is saved, but this server runs as many conversations as it may: POST run later".to_owned(),
+                "the message was not taken, as this server runs as many conversations as it may: send it again later"
+                    .to_owned(),
             ),
             SendError::Closed => closing(),
             SendError::Store(error) => store(error),

@@ -111,3 +111,16 @@ async fn what_a_copy_of_a_running_conversation_misses_is_told_to_its_model() {
     status(&source, ExecutionStatus::Finished).await;
     assert_eq!(copy.info()["agent"]["llm"]["api_key"], Value::Null);
 }
+
+#[tokio::test]
+async fn what_is_being_deleted_is_not_copied() {
+    let stage = Stage::new(vec![finish("done")]);
+    let source = stage.create(stage.request()).await;
+    turn(&source, "task").await;
+    source.delete().await;
+    let id = ConversationId::random();
+    let dir = stage.root.path().join(id.hex());
+    let refused = source.fork(&stage.env, &dir, Fork::new(id)).await;
+    assert!(matches!(refused, Err(ForkError::Closed)), "{refused:?}");
+    assert!(!dir.exists());
+}
