@@ -153,7 +153,8 @@ impl Stage {
         let form = |audience| listens(audience).then(|| make(audience)).flatten();
         let (bare, enveloped) = (form(Audience::Events), form(Audience::Session));
         let cost: usize = bare.iter().chain(&enveloped).map(Published::cost).sum();
-        if self.held_bytes.saturating_add(cost) <= MAX_HELD_BYTES {
+        // A piece that nobody wants costs nothing, and would be held without a bound.
+        if cost > 0 && self.held_bytes.saturating_add(cost) <= MAX_HELD_BYTES {
             self.held_bytes += cost;
             self.held.push_back(Act::Piece { id: id.clone(), bare, enveloped });
         }
