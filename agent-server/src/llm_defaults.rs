@@ -13,7 +13,7 @@ const PREFIX: &str = "LLM_";
 /// Members that go to the address that was configured with them, and nowhere else.
 const SECRETS: [&str; 4] = ["aws_access_key_id", "aws_secret_access_key", "aws_session_token", "extra_headers"];
 /// Members that say where calls go.
-const PLACES: [&str; 3] = ["base_url", "aws_bedrock_runtime_endpoint", "ollama_base_url"];
+const PLACES: [&str; 4] = ["base_url", "aws_bedrock_runtime_endpoint", "ollama_base_url", "provider_connection_id"];
 
 /// Members of a model's configuration; empty unless a variable names the model.
 #[derive(Clone, Default)]
@@ -71,8 +71,9 @@ impl LlmDefaults {
 
     fn with(&self, given: Map<String, Value>) -> Map<String, Value> {
         let mut whole = self.0.clone();
-        let is_elsewhere =
-            PLACES.iter().any(|name| given.get(*name).is_some_and(|place| Some(place) != self.0.get(*name)));
+        let is_elsewhere = PLACES
+            .iter()
+            .any(|name| given.get(*name).is_some_and(|place| !place.is_null() && Some(place) != self.0.get(*name)));
         if is_elsewhere {
             whole.retain(|name, _| !SECRETS.contains(&name.as_str()));
         }
@@ -130,6 +131,12 @@ mod tests {
             completed(&defaults(&VARIABLES), elsewhere)["agent"]["llm"],
             json!({"model": "openai/m", "base_url": "http://mine", "num_retries": 9, "usage_id": "agent"})
         );
+        let connected = json!({"agent": {"llm": {"provider_connection_id": "c"}}});
+        let connected = completed(&defaults(&VARIABLES), connected)["agent"]["llm"].clone();
+        assert_eq!(connected.get("extra_headers"), None, "the connection has an address of its own");
+        let nothing = json!({"agent": {"llm": {"base_url": null}}});
+        let nothing = completed(&defaults(&VARIABLES), nothing)["agent"]["llm"].clone();
+        assert_eq!(nothing["extra_headers"], json!({"x-key": "s"}), "a null is not given");
         assert!(!format!("{:?}", defaults(&VARIABLES)).contains("x-key"));
     }
 
