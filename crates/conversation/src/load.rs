@@ -15,7 +15,7 @@ use openhands_protocol::{
 use openhands_secrets::{Cipher, SecretRegistry};
 use openhands_store::{EventLog, Lease, SideFile, StateFile, StoreError};
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::{
     acting,
@@ -30,8 +30,8 @@ use crate::{
     toolset::Tools,
 };
 
-const LOST: &str =
-    "This call was cut off when the server stopped; it may have had part of its effect and was not repeated.";
+const LOST: &str = "This call has no result here: the server stopped, or the conversation was copied, while it ran. It may have had part of \
+     its effect and was not repeated.";
 
 /// Members of `base_state.json` that are read; all others are kept as they are.
 const READ_FROM_STATE: [&str; 15] = [
@@ -310,7 +310,7 @@ fn or_default<T: DeserializeOwned>(json: &Value, name: &str, default: T) -> Resu
 
 /// Sums and lists as stored, and the calls that were made since.
 fn restore_stats(state: &mut Snapshot, base: &Value, calls: &[Value]) {
-    let mut known: HashSet<(String, String)> = HashSet::new();
+    let mut folded: Vec<String> = Vec::new();
     let by_usage = base.pointer("/stats/usage_to_metrics").and_then(Value::as_object);
     for (usage_id, entry) in by_usage.into_iter().flatten() {
         let list = |name: &str| entry.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
@@ -319,18 +319,25 @@ fn restore_stats(state: &mut Snapshot, base: &Value, calls: &[Value]) {
             response_latencies: list("response_latencies"),
             token_usages: list("token_usages"),
         };
-        let ids = lists.token_usages.iter().filter_map(|usage| usage.get("response_id").and_then(Value::as_str));
-        known.extend(ids.map(|id| (usage_id.clone(), id.to_owned())));
+        let answers = lists.response_latencies.iter();
+        folded.extend(answers.map(|answer| answer_of(usage_id, answer.get("response_id"), answer.get("latency"))));
         state.calls.restore(usage_id, lists);
         match serde_json::from_value::<MetricsSnapshot>(entry.clone()) {
             Ok(sums) => drop(state.stats.usage_to_metrics.insert(usage_id.clone(), sums)),
             Err(error) => tracing::warn!(conversation = %state.id, usage_id, %error, "stored sums are left out"),
         }
     }
+    let (mut folded, mut known): (HashSet<_>, HashSet<_>) = (folded.into_iter().collect(), HashSet::new());
     for record in calls {
         let Ok(call) = serde_json::from_value::<CallRecord>(record.clone()) else { continue };
-        if known.insert((call.usage_id.clone(), call.usage.response_id.clone())) {
+        let answer = answer_of(&call.usage_id, record.pointer("/usage/response_id"), record.get("latency"));
+        if known.insert(call.id.clone()) && !folded.remove(&answer) {
             state.count(&call);
         }
     }
+}
+
+/// What tells one call from others in the reference's lists. Ids of answers alone do not: some servers give none, or always the same.
+fn answer_of(usage_id: &str, response_id: Option<&Value>, latency: Option<&Value>) -> String {
+    json!([usage_id, response_id, latency]).to_string()
 }

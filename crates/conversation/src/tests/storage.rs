@@ -94,13 +94,24 @@ async fn sums_and_lists_survive_and_calls_are_folded_in_once() {
     assert_eq!(before["token_usages"].as_array().unwrap().len(), 2);
     assert_eq!((before["accumulated_cost"].as_f64(), before["costs"].as_array().unwrap().len()), (Some(1.0), 2));
     assert_eq!(document(&stage, "base_state.json")["stats"]["usage_to_metrics"]["agent"]["costs"], before["costs"]);
-    // As a crash between folding and clearing would leave it.
-    let record = json!({"id": "x", "usage_id": "agent", "model": "openai/mock", "cost": 0.5, "at": 1.0, "latency": 1.0,
-        "usage": before["token_usages"][1]});
-    fs::write(&calls, format!("{record}\n")).unwrap();
+    // As a crash between folding and clearing would leave it, with calls since then of a server that gives its answers no ids.
+    let record = |id: &str, latency: &Value, usage: &Value| {
+        let cost = 0.5;
+        json!({"id": id, "usage_id": "agent", "model": "openai/mock", "cost": cost, "at": 1.0, "latency": latency, "usage": usage})
+    };
+    let mut nameless = before["token_usages"][1].clone();
+    nameless["response_id"] = json!("");
+    let records = [
+        record("a", &before["response_latencies"][1]["latency"], &before["token_usages"][1]),
+        record("b", &json!(0.25), &nameless),
+        record("c", &json!(0.25), &nameless),
+        record("c", &json!(0.25), &nameless),
+    ];
+    fs::write(&calls, records.map(|record| format!("{record}\n")).concat()).unwrap();
     crash(&conversation).await;
-    let again = stage.load().await;
-    assert_eq!(agent(&again), before);
+    let after = agent(&stage.load().await);
+    assert_eq!((after["accumulated_cost"].as_f64(), after["costs"].as_array().unwrap().len()), (Some(2.0), 4));
+    assert_eq!(after["token_usages"].as_array().unwrap()[2..], [nameless.clone(), nameless]);
 }
 
 async fn crash(conversation: &Conversation) {
