@@ -86,7 +86,8 @@ impl Default for MetricsSnapshot {
 impl MetricsSnapshot {
     /// Adds one call.
     pub fn add(&mut self, cost: f64, usage: &TokenUsage) {
-        self.accumulated_cost += cost;
+        // What is not finite cannot be written as JSON.
+        self.accumulated_cost = (self.accumulated_cost + cost).min(f64::MAX);
         self.accumulated_token_usage
             .get_or_insert_with(|| TokenUsage { model: usage.model.clone(), ..TokenUsage::default() })
             .add(usage);
@@ -96,7 +97,7 @@ impl MetricsSnapshot {
 impl MetricsSnapshot {
     /// Adds the sums of another usage id or process.
     pub fn merge(&mut self, other: &Self) {
-        self.accumulated_cost += other.accumulated_cost;
+        self.accumulated_cost = (self.accumulated_cost + other.accumulated_cost).min(f64::MAX);
         self.max_budget_per_task = self.max_budget_per_task.or(other.max_budget_per_task);
         if let Some(usage) = &other.accumulated_token_usage {
             self.accumulated_token_usage
@@ -196,7 +197,7 @@ impl ConversationStats {
         let mut all = self.usage_to_metrics.values();
         let mut sum = all.next()?.clone();
         for one in all {
-            sum.accumulated_cost += one.accumulated_cost;
+            sum.accumulated_cost = (sum.accumulated_cost + one.accumulated_cost).min(f64::MAX);
             if let Some(usage) = &one.accumulated_token_usage {
                 sum.accumulated_token_usage.get_or_insert_with(TokenUsage::default).add(usage);
             }
@@ -256,6 +257,9 @@ mod tests {
         let since = sums.since(&earlier);
         assert!((since.accumulated_cost - 0.25).abs() < 1e-12);
         assert_eq!(since.accumulated_token_usage, Some(call(20)));
+        let mut endless = MetricsSnapshot { accumulated_cost: f64::MAX, ..MetricsSnapshot::default() };
+        endless.add(f64::MAX, &call(1));
+        assert!(endless.accumulated_cost.is_finite(), "JSON has no other numbers");
         let mut all = MetricsSnapshot::default();
         all.merge(&sums);
         all.merge(&earlier);
