@@ -6,7 +6,7 @@ mod grammar;
 
 use std::path::Path;
 
-use openhands_protocol::secret::SecretText;
+use openhands_protocol::{expected::expected, secret::SecretText};
 use serde_json::{Map, Value};
 
 pub use fields::{Config, Webhook};
@@ -113,8 +113,8 @@ fn field_error(error: &serde_path_to_error::Error<serde_json::Error>) -> ConfigE
     }
     let text = error.inner().to_string();
     // serde repeats the refused value only after "invalid type" and "invalid value".
-    let reason = match text.split_once(", expected ") {
-        Some((_, expected)) => format!("expected {expected}"),
+    let reason = match expected(&text) {
+        Some(expected) => format!("expected {expected}"),
         None => text,
     };
     ConfigError::Field { variable, reason }
@@ -247,7 +247,7 @@ mod tests {
     fn errors_name_the_variable_and_never_the_value() {
         let table: &[(&[(&str, &str)], &str)] = &[
             (&[("OH_MAX_CONCURRENT_RUNS", "0")], "OH_MAX_CONCURRENT_RUNS: must be at least 1"),
-            (&[("OH_MAX_CONCURRENT_RUNS", "-1")], "OH_MAX_CONCURRENT_RUNS: expected u32"),
+            (&[("OH_MAX_CONCURRENT_RUNS", "-1")], "OH_MAX_CONCURRENT_RUNS: expected a whole number of 0 or more"),
             (&[("OH_MAX_CONCURRENT_RUNS", "many")], "OH_MAX_CONCURRENT_RUNS: expected a whole number"),
             (&[("OH_SESSION_API_KEYS", "[1]")], "OH_SESSION_API_KEYS_0: expected a string"),
             (&[("OH_WEBHOOKS", r#"[{"headers": {}}]"#)], "OH_WEBHOOKS_0: missing field `base_url`"),

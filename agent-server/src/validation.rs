@@ -1,6 +1,7 @@
 //! One problem of a request as a 422 lists it: where (`loc`), what (`type`, `msg`), and the refused value with secrets taken
 //! out. Knows the shapes of serde's messages, not the requests.
 
+use openhands_protocol::expected::expected;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -130,7 +131,11 @@ pub fn refused(root: &str, whole: &Value, error: &serde_path_to_error::Error<ser
             .input(at.cloned().unwrap_or_default());
     }
     // serde's text may repeat the refused value, which may be a secret.
-    let msg = if is_secret_place(&loc) { "Input is invalid".to_owned() } else { text };
+    let msg = match expected(&text) {
+        _ if is_secret_place(&loc) => "Input is invalid".to_owned(),
+        Some(expected) => format!("Input should be {expected}"),
+        None => text,
+    };
     Problem::new("value_error", loc, msg).input(at.cloned().unwrap_or_default())
 }
 

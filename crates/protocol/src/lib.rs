@@ -9,6 +9,7 @@ pub mod content;
 pub mod conversation;
 pub mod error;
 pub mod event;
+pub mod expected;
 pub mod file;
 pub mod git;
 pub mod id;

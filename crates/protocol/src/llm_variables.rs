@@ -2,12 +2,12 @@
 
 use serde_json::{Map, Value};
 
-use crate::LlmConfig;
+use crate::{LlmConfig, expected::expected};
 
 /// A variable whose value does not suit its member.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0} has a value that llm.{1} does not take")]
-pub struct InvalidVariable(String, String);
+#[error("{0} has a value that llm.{1} does not take{2}")]
+pub struct InvalidVariable(String, String, String);
 
 /// Is not among the members of a configuration that does not set it.
 const UNSET: &str = "safety_settings";
@@ -26,7 +26,7 @@ impl LlmConfig {
         let mut members = Self::members_from_variables(prefix, variables)?.into();
         Self::complete(&mut members);
         // Every member was read by itself already.
-        serde_json::from_value(members).map_err(|_| InvalidVariable(prefix.to_owned(), String::new()))
+        serde_json::from_value(members).map_err(|_| InvalidVariable(prefix.to_owned(), String::new(), String::new()))
     }
 
     /// Only the members that variables name, as JSON; see [`LlmConfig::from_variables`].
@@ -44,8 +44,15 @@ impl LlmConfig {
             if text.trim().is_empty() || (known.get(&name).is_none() && name != UNSET) {
                 continue;
             }
-            let value = readings(text).into_iter().find(|value| suits(&name, value));
-            let value = value.ok_or_else(|| InvalidVariable(variable.to_owned(), name.clone()))?;
+            let mut refusal = String::new();
+            let value = readings(text).into_iter().find(|value| match suits(&name, value) {
+                Ok(()) => true,
+                Err(error) => {
+                    refusal = expected(&error.to_string()).map(|what| format!(": it takes {what}")).unwrap_or_default();
+                    false
+                }
+            });
+            let value = value.ok_or_else(|| InvalidVariable(variable.to_owned(), name.clone(), refusal))?;
             members.insert(name, value);
         }
         Ok(members)
@@ -65,10 +72,10 @@ fn readings(text: &str) -> Vec<Value> {
     readings
 }
 
-fn suits(name: &str, value: &Value) -> bool {
+fn suits(name: &str, value: &Value) -> serde_json::Result<()> {
     let mut member = Map::new();
     member.insert(name.to_owned(), value.clone());
-    serde_json::from_value::<LlmConfig>(member.into()).is_ok()
+    serde_json::from_value::<LlmConfig>(member.into()).map(drop)
 }
 
 #[cfg(test)]
@@ -136,6 +143,9 @@ mod tests {
     #[test]
     fn wrong_values_are_named_and_not_repeated() {
         let error = LlmConfig::from_variables("LLM_", [("LLM_NUM_RETRIES", "many")]).unwrap_err();
-        assert_eq!(error.to_string(), "LLM_NUM_RETRIES has a value that llm.num_retries does not take");
+        assert_eq!(
+            error.to_string(),
+            "LLM_NUM_RETRIES has a value that llm.num_retries does not take: it takes a whole number of 0 or more"
+        );
     }
 }

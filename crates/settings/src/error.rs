@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use openhands_protocol::expected::expected;
 use openhands_store::StoreError;
 
 /// A value that is not what its member takes.
@@ -34,9 +35,8 @@ impl Invalid {
         if let Some(name) = text.strip_prefix("missing field `").and_then(|rest| rest.split('`').next()) {
             member.push(name.to_owned());
         }
-        // serde repeats the refused value, which may be a secret, before the comma.
-        let reason = match text.split_once(", expected ") {
-            Some((_, expected)) => format!("expected {}", in_words(expected)),
+        let reason = match expected(&text) {
+            Some(expected) => format!("expected {expected}"),
             None => text.split(" at line ").next().unwrap_or_default().to_owned(),
         };
         Self { member, reason }
@@ -136,16 +136,6 @@ impl From<StoreError> for SettingsError {
 }
 
 /// serde's name of a type, in words.
-fn in_words(expected: &str) -> &str {
-    match expected.split_whitespace().next().unwrap_or_default() {
-        "f64" | "f32" => "a number",
-        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number of 0 or more",
-        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
-        "struct" | "a" if expected.starts_with("struct") || expected == "a map" => "an object",
-        _ => expected,
-    }
-}
-
 fn listed(names: &[String]) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
