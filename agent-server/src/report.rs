@@ -137,7 +137,7 @@ impl Sender {
 
     fn next(&mut self, state: &ReportState) -> Report {
         self.seq = self.seq.saturating_add(1);
-        let ReportState { execution_status, pending_actions, usage, last_activity, idle_since, final_message } =
+        let ReportState { execution_status, pending_actions, usage, last_activity, idle_since, final_message, error } =
             state.clone();
         Report {
             pod_uid: self.target.pod_uid.clone(),
@@ -149,6 +149,7 @@ impl Sender {
             last_activity,
             idle_since,
             final_message: final_message.map(|text| plain(&text)),
+            error: error.map(|text| plain(&text)),
         }
     }
 

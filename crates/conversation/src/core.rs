@@ -49,12 +49,14 @@ pub(crate) struct Core {
     /// Sums changed since they were last told.
     stats_untold: bool,
     idle_since: Option<String>,
+    /// The name and text of the latest error that ended a run in this process.
+    failure: Option<String>,
 }
 
 impl Core {
     pub(crate) fn new(log: EventLog, state: Snapshot, machine: Machine, calls_file: SideFile) -> Self {
         let idle_since = Some(state.updated_at.clone());
-        let report = report_state(&state, &machine, idle_since.as_ref());
+        let report = report_state(&state, &machine, idle_since.as_ref(), None);
         let hub = Hub::new(log.written());
         Self {
             storage: Storage::follow(&log, &hub),
@@ -68,6 +70,7 @@ impl Core {
             calls_file,
             stats_untold: false,
             idle_since,
+            failure: None,
         }
     }
 
@@ -93,6 +96,7 @@ impl Core {
         self.state.updated_at = time::utc_stamp(now);
         let frame = Published { bytes: stored.bytes.clone(), seq: Some(stored.seq), kind: Arc::clone(&stored.kind) };
         self.hub.publish_stored(event.id(), stored.seq, frame);
+        self.note_failure(&event);
         let event = Arc::new(event);
         self.machine.observe(&event);
         self.state.final_response = Arc::clone(self.machine.final_response());
@@ -147,7 +151,7 @@ impl Core {
     /// Shows the state to readers.
     pub(crate) fn publish(&self) {
         self.snapshots.send_replace(Arc::new(self.state.clone()));
-        let report = report_state(&self.state, &self.machine, self.idle_since.as_ref());
+        let report = report_state(&self.state, &self.machine, self.idle_since.as_ref(), self.failure.as_deref());
         self.reports.send_if_modified(|shown| {
             let changed = *shown != report;
             *shown = report;
@@ -169,6 +173,7 @@ impl Core {
     /// Ends a run that cannot be stored. Its end is written when the disk takes it, and told at once, past what waits.
     pub(crate) fn fail_storage(&mut self, error: &StoreError) {
         let mut event = failure::storage_failed(error);
+        self.note_failure(&event);
         let base = event.base_mut();
         base.id = EventId::random();
         base.timestamp = time::event_now();
@@ -195,6 +200,12 @@ impl Core {
         self.hub.publish_now(self.full_state());
     }
 
+    fn note_failure(&mut self, event: &Event) {
+        if let Event::ConversationError(failed) = event {
+            self.failure = Some(format!("{}: {}", failed.code, failed.detail));
+        }
+    }
+
     /// Gives every action without a result an error, so that none is ever executed again.
     fn settle_pending(&mut self, why: &str) -> Result<(), StoreError> {
         for pending in self.machine.pending().events().to_vec() {
@@ -211,7 +222,12 @@ pub(crate) fn draft(source: Source) -> EventBase {
     EventBase { id: EventId::from(""), timestamp: String::new(), source, parent_id: None }
 }
 
-fn report_state(state: &Snapshot, machine: &Machine, idle_since: Option<&String>) -> ReportState {
+fn report_state(
+    state: &Snapshot,
+    machine: &Machine,
+    idle_since: Option<&String>,
+    failure: Option<&str>,
+) -> ReportState {
     let mut usage = ReportedUsage::default();
     let mut cost = 0.0;
     for sums in state.stats.usage_to_metrics.values() {
@@ -230,6 +246,7 @@ fn report_state(state: &Snapshot, machine: &Machine, idle_since: Option<&String>
         last_activity: Some(state.updated_at.clone()),
         idle_since: idle_since.cloned(),
         final_message: (!state.final_response.is_empty()).then(|| plain(&state.final_response, MAX_FINAL_MESSAGE)),
+        error: failure.filter(|_| state.status == ExecutionStatus::Error).map(|text| plain(text, MAX_FINAL_MESSAGE)),
     }
 }
 

@@ -17,4 +17,6 @@ pub struct ReportState {
     pub idle_since: Option<String>,
     /// The agent's last words, at most 1 KiB, without control characters.
     pub final_message: Option<String>,
+    /// Why the run ended with an error: the error's name and text, at most 1 KiB, without control characters.
+    pub error: Option<String>,
 }

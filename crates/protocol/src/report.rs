@@ -54,6 +54,10 @@ pub struct Report {
     /// The agent's last words, at most [`MAX_FINAL_MESSAGE`] bytes, without control characters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub final_message: Option<String>,
+    /// Why the run ended with an error: the error's name and text, at most [`MAX_FINAL_MESSAGE`] bytes, without control
+    /// characters. A server that was started again does not repeat it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// Usage in a report.

@@ -177,6 +177,7 @@ mod tests {
             last_activity: None,
             idle_since: None,
             final_message: None,
+            error: None,
         }
     }
 

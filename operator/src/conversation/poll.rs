@@ -133,6 +133,7 @@ impl Run<'_> {
             last_activity: state.updated_at.clone(),
             idle_since: None,
             final_message: status.final_message.clone(),
+            error: None,
         }
     }
 }

@@ -135,7 +135,8 @@ impl Draft {
             }
             ExecutionStatus::Error => {
                 self.set(FINISHED, "True", "Error", "the run ended with an error");
-                self.set(FAILED, "True", "Error", "the run ended with an error; the events say more");
+                let message = self.why(report);
+                self.set(FAILED, "True", "Error", &message);
             }
             ExecutionStatus::Stuck => {
                 self.set(FINISHED, "True", "Stuck", "the agent repeated itself and was stopped");
@@ -154,6 +155,18 @@ impl Draft {
                     self.set_if_there(FAILED, "False", reason, message);
                 }
             }
+        }
+    }
+
+    /// The error that ended a run. A poll and a server that was started again do not tell it: then what was told before stays.
+    fn why(&self, report: &Report) -> String {
+        let before = || self.status.conditions.iter().find(|one| one.type_ == FAILED && one.reason == "Error");
+        match &report.error {
+            Some(text) => final_message(text),
+            None => before().filter(|one| one.status == "True").map_or_else(
+                || "the run ended with an error; the events say more".to_owned(),
+                |one| one.message.clone(),
+            ),
         }
     }
 
@@ -308,11 +321,30 @@ mod tests {
             last_activity: Some("2026-01-02T03:04:05.678Z".into()),
             idle_since: None,
             final_message: Some("done\u{1b}[31m".into()),
+            error: None,
         }
     }
 
     fn told(conditions: &[Condition]) -> Vec<String> {
         conditions.iter().map(|one| format!("{}={} {}", one.type_, one.status, one.reason)).collect()
+    }
+
+    #[test]
+    fn an_error_is_told_and_kept_until_the_run_goes_on() {
+        let mut status = ConversationStatus::default();
+        let mut step = |report: &Report| {
+            status = after(&view(status.clone()), Timestamp::from_second(1).unwrap(), &[News::Report(report)]);
+            let failed = status.conditions.iter().find(|one| one.type_ == FAILED);
+            failed.map(|one| (one.status.clone(), one.message.clone())).unwrap_or_default()
+        };
+        let told = |text: &str| ("True".to_owned(), text.to_owned());
+        let silent = report(ExecutionStatus::Error);
+        assert_eq!(step(&silent), told("the run ended with an error; the events say more"));
+        let loud = Report { error: Some("LLMRateLimitError: slow\u{7} down".into()), ..silent.clone() };
+        assert_eq!(step(&loud), told("LLMRateLimitError: slow down"));
+        assert_eq!(step(&silent), told("LLMRateLimitError: slow down"));
+        step(&report(ExecutionStatus::Running));
+        assert_eq!(step(&silent), told("the run ended with an error; the events say more"));
     }
 
     #[test]

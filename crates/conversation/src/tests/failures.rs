@@ -24,9 +24,11 @@ async fn a_model_error_ends_the_run_and_the_next_message_goes_on() {
         panic!("an error")
     };
     assert_eq!(error.detail, "bad key **********", "the key is not shown");
+    let told = || conversation.report_watch().borrow().error.clone();
+    assert_eq!(told().as_deref(), Some("LLMAuthenticationError: bad key **********"));
     assert_eq!(error.classification, Some(Classification::new("auth", false, "settings")));
     turn(&conversation, "again").await;
-    assert_eq!(stage.last_read(), "go\nagain");
+    assert_eq!((stage.last_read().as_str(), told()), ("go\nagain", None));
 }
 
 #[tokio::test]
