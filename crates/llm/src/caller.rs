@@ -277,6 +277,11 @@ impl<A: Adapter> Caller<A> {
         let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let text = match header("location") {
             Some(to) if (300..400).contains(&status) => format!("redirects are not followed, set llm.base_url to {to}"),
+            _ if status == 404 && self.is_nowhere(&body) => format!(
+                "{}: nothing is at {} there, check llm.base_url (of OpenAI-compatible servers it mostly ends with /v1)",
+                failure::message(&body),
+                self.setup().endpoint.url.path()
+            ),
             _ => failure::message(&body),
         };
         // AWS names its errors beside the body.
@@ -284,6 +289,12 @@ impl<A: Adapter> Caller<A> {
         let hint = Hint::of(&headers, &raw, jiff::Timestamp::now());
         let error = failure::classify(status, &raw, self.told(&text, Some(status)), hint.after);
         Failed { error, hint }
+    }
+
+    /// Whether an address of the user's own, rather than a model, was not found: such answers do not speak of models.
+    fn is_nowhere(&self, body: &[u8]) -> bool {
+        let body = String::from_utf8_lossy(body).to_ascii_lowercase();
+        self.setup().config.base_url.is_some() && !["model", "deployment"].iter().any(|word| body.contains(word))
     }
 
     /// The provider's text with its source; keys are taken out, which some providers repeat.

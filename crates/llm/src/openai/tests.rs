@@ -87,6 +87,16 @@ async fn a_whole_answer() {
 }
 
 #[tokio::test]
+async fn an_address_that_is_not_there_is_told_apart_from_a_model() {
+    let turns = [Turn::raw(404, "404 page not found"), Turn::raw(404, r#"{"error": {"message": "no such model"}}"#)];
+    let model = ScriptedModel::start(turns).await;
+    let nowhere = ask(&model, |_| {}).await.unwrap_err().to_string();
+    assert!(nowhere.contains("nothing is at /v1/chat/completions there, check llm.base_url"), "{nowhere}");
+    let unknown = ask(&model, |_| {}).await.unwrap_err().to_string();
+    assert!(unknown.starts_with("no such model (from"), "{unknown}");
+}
+
+#[tokio::test]
 async fn a_streamed_answer_is_the_same_wherever_its_bytes_are_split() {
     for piece in [1, 2, 3, 7, 64, usize::MAX] {
         let model = ScriptedModel::start([two_calls().pieces(piece, Duration::ZERO)]).await;
