@@ -141,10 +141,11 @@ async fn mistakes_are_answered_as_the_reference_does() {
 #[tokio::test]
 async fn models_of_a_start_request_are_checked_as_saved_ones_are() {
     let server = start(&[]).await;
+    let directory = server.folder.path().join("work");
     let start = |llm: Value, condenser: Value| {
         json!({
             "agent": {"kind": "Agent", "llm": llm, "condenser": condenser},
-            "workspace": {"kind": "LocalWorkspace", "working_dir": "/tmp"},
+            "workspace": {"kind": "LocalWorkspace", "working_dir": directory.to_str().unwrap()},
         })
     };
     let good = json!({"model": "openai/m"});
