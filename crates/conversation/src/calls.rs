@@ -8,6 +8,9 @@ use openhands_protocol::metrics::TokenUsage;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+/// So many entries of each list are kept, as in `openhands_protocol::metrics`; older calls are in the sums only.
+const KEPT: usize = 10_000;
+
 /// One model call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct CallRecord {
@@ -57,6 +60,9 @@ impl Calls {
             .response_latencies
             .push(json!({"model": call.model, "latency": call.latency, "response_id": call.usage.response_id}));
         lists.token_usages.push(serde_json::to_value(&call.usage).unwrap_or_default());
+        for list in [&mut lists.costs, &mut lists.response_latencies, &mut lists.token_usages] {
+            list.drain(..list.len().saturating_sub(KEPT));
+        }
     }
 
     /// The lists of a usage id; empty ones when there are none.
@@ -66,5 +72,32 @@ impl Calls {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, IndexMap<String, CallLists>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_calls_are_kept() {
+        let calls = Calls::default();
+        let call = |number: usize| CallRecord {
+            id: number.to_string(),
+            usage_id: "agent".to_owned(),
+            model: "m".to_owned(),
+            configured: "m".to_owned(),
+            cost: 1.0,
+            at: 1.0,
+            latency: 1.0,
+            usage: TokenUsage { response_id: number.to_string(), ..TokenUsage::default() },
+        };
+        (0..KEPT + 2).for_each(|number| calls.add(&call(number)));
+        let CallLists { costs, response_latencies, token_usages } = calls.of("agent");
+        assert_eq!((costs.len(), response_latencies.len(), token_usages.len()), (KEPT, KEPT, KEPT));
+        assert_eq!(
+            (&response_latencies[0]["response_id"], &token_usages[0]["response_id"]),
+            (&json!("2"), &json!("2"))
+        );
     }
 }
