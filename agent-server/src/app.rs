@@ -76,15 +76,14 @@ pub enum SetupError {
     #[error(transparent)]
     Subscription(#[from] SubscriptionError),
     /// A directory cannot be made or written.
-    #[error("{variable}: cannot use {path}: {source}")]
+    #[error("{variable}: cannot use {path}: {reason}")]
     Directory {
         /// The variable that names it.
         variable: &'static str,
         /// The directory.
         path: String,
         /// The operating system's answer.
-        #[source]
-        source: std::io::Error,
+        reason: std::io::Error,
     },
 }
 
@@ -97,10 +96,10 @@ impl App {
         let conversations = absolute("OH_CONVERSATIONS_PATH", &config.conversations_path)?;
         let bash_events = absolute("OH_BASH_EVENTS_DIR", &config.bash_events_dir)?;
         for (variable, path) in [("OH_CONVERSATIONS_PATH", &conversations), ("OH_BASH_EVENTS_DIR", &bash_events)] {
-            tokio::fs::create_dir_all(path).await.map_err(|source| SetupError::Directory {
+            tokio::fs::create_dir_all(path).await.map_err(|reason| SetupError::Directory {
                 variable,
                 path: path.display().to_string(),
-                source,
+                reason,
             })?;
         }
         let all = with_own(&variables);
@@ -176,7 +175,7 @@ fn stores_dir(config: &Config, variables: &BTreeMap<String, String>) -> Result<P
 }
 
 fn absolute(variable: &'static str, path: &str) -> Result<PathBuf, SetupError> {
-    std::path::absolute(path).map_err(|source| SetupError::Directory { variable, path: path.to_owned(), source })
+    std::path::absolute(path).map_err(|reason| SetupError::Directory { variable, path: path.to_owned(), reason })
 }
 
 /// Traces, when a collector is configured. What cannot be used is told and left out: a server without traces is better than none.

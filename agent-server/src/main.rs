@@ -10,9 +10,19 @@ use openhands_agent_server::{
 };
 use tracing_subscriber::{Layer, filter::Targets, layer::SubscriberExt, util::SubscriberInitExt};
 
+/// What most people set; all of them are in docs/server.md.
+const VARIABLES: &str = "\
+Variables:
+  OH_SESSION_API_KEYS_0  Key that clients send as X-Session-API-Key; without one everybody may do everything
+  OH_SECRET_KEY          Encrypts stored keys and secrets; without it they are not kept
+  OH_CONVERSATIONS_PATH  Where conversations are stored [default: workspace/conversations]
+  OH_PERSISTENCE_DIR     Where model profiles and settings are stored [default: ~/.openhands]
+  LLM_MODEL              Model of agents that name none; LLM_API_KEY, LLM_BASE_URL and others beside it
+  LOG_LEVEL              error, warning, info, debug or trace [default: info]";
+
 /// An agent-server: conversations with agents over REST and WebSocket. Configured by OH_* variables.
 #[derive(Parser)]
-#[command(version, max_term_width = 100)]
+#[command(version, max_term_width = 100, after_help = VARIABLES)]
 struct Arguments {
     /// Address to listen on [default: 127.0.0.1, or 0.0.0.0 when session keys are set]
     #[arg(long)]

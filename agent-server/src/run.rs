@@ -122,7 +122,7 @@ async fn listen(options: &Options, config: &Config) -> anyhow::Result<TcpListene
     let host = options.host.clone().unwrap_or_else(|| if is_open { "127.0.0.1" } else { "0.0.0.0" }.to_owned());
     let listener = TcpListener::bind((host.as_str(), options.port))
         .await
-        .with_context(|| format!("cannot listen on {host} port {}", options.port))?;
+        .with_context(|| format!("cannot listen on {host} port {}; --host and --port choose another", options.port))?;
     let is_local = listener.local_addr().is_ok_and(|address: SocketAddr| address.ip().is_loopback());
     if is_open && !is_local && !config.deferred_init {
         tracing::warn!("no session keys are set: everybody who reaches this address can run commands here");

@@ -117,9 +117,14 @@ async fn save(
     Body(SaveProfile { llm, include_secrets }): Body<SaveProfile>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let config = read(llm, app.stores.cipher())?;
-    if include_secrets && app.stores.cipher().is_none() && config.api_key.is_some() {
-        tracing::warn!(profile = name, "OH_SECRET_KEY is not configured: the profile is saved without its secrets");
-    }
+    let without = match (config.api_key.is_some(), include_secrets, app.stores.cipher().is_some()) {
+        (true, true, false) => {
+            tracing::warn!(profile = name, "OH_SECRET_KEY is not configured: the profile is saved without its secrets");
+            " without its key: set OH_SECRET_KEY for the server so that keys can be stored"
+        }
+        (true, false, _) => " without its key, as include_secrets says",
+        _ => "",
+    };
     let saved = name.clone();
     stored(&app, move |stores| {
         let at_rest = AtRest::of_server(stores.cipher(), include_secrets);
@@ -127,7 +132,7 @@ async fn save(
     })
     .await?;
     tracing::info!(profile = name, include_secrets, "profile saved");
-    Ok((StatusCode::CREATED, Json(done(&name, &format!("profile {name:?} is saved")))))
+    Ok((StatusCode::CREATED, Json(done(&name, &format!("profile {name:?} is saved{without}")))))
 }
 
 fn done(name: &str, message: &str) -> Value {

@@ -37,6 +37,11 @@ pub(super) async fn settle(app: &Arc<App>, members: &mut Map<String, Value>) -> 
         members.insert("agent".to_owned(), from_settings(settings, app)?);
     }
     let Some(agent) = members.get_mut("agent").filter(|agent| agent.is_object()) else { return Ok(()) };
+    let asks_a_model = matches!(agent.get("kind").and_then(Value::as_str), None | Some("Agent"));
+    if asks_a_model && agent.get("llm").is_none_or(Value::is_null) {
+        let msg = "Field required: give a model, or set LLM_MODEL for the server";
+        return Err(ApiError::invalid(Problem::new("missing", ["body", "agent", "llm"], msg)));
+    }
     if open_llms(agent, cipher) == Binding::Dropped {
         let msg = "a key was encrypted for another address: send the key itself";
         return Err(ApiError::invalid(Problem::new("value_error", ["body", "agent", "llm", "api_key"], msg)));

@@ -82,7 +82,12 @@ pub(super) fn vertex(
         .or_else(|| variable(&["VERTEXAI_PROJECT", "VERTEX_PROJECT", "GOOGLE_CLOUD_PROJECT"]))
         .map(ToOwned::to_owned)
         .or(project)
-        .ok_or_else(|| LlmError::BadRequest(format!("no Google project for {}: set VERTEXAI_PROJECT", config.model)))?;
+        .ok_or_else(|| {
+            LlmError::BadRequest(format!(
+                "no Google project for {}: set VERTEXAI_PROJECT or llm.vertex_project",
+                config.model
+            ))
+        })?;
     let is_word = |text: &str, more: &str| {
         !text.is_empty() && text.chars().all(|character| character.is_ascii_alphanumeric() || more.contains(character))
     };
