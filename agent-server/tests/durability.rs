@@ -1,12 +1,6 @@
 //! What a client was shown is there after the server was killed, with the real binary.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     collections::BTreeMap,

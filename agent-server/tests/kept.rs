@@ -357,7 +357,7 @@ async fn key_seen(model: &ScriptedModel) -> String {
     let asked = async {
         loop {
             if let Some(request) = model.requests().pop() {
-                return request.headers["authorization"].to_str().unwrap().to_owned();
+                return request.headers.get("authorization").unwrap().to_str().unwrap().to_owned();
             }
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         }
