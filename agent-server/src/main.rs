@@ -13,11 +13,11 @@ use tracing_subscriber::{Layer, filter::Targets, layer::SubscriberExt, util::Sub
 /// What most people set; all of them are in docs/server.md.
 const VARIABLES: &str = "\
 Variables:
-  OH_SESSION_API_KEYS_0  Key that clients send as X-Session-API-Key; without one everybody may do everything
+  OH_SESSION_API_KEYS_0  Key that clients send as X-Session-API-Key; without it all may do all
   OH_SECRET_KEY          Encrypts stored keys and secrets; without it they are not kept
   OH_CONVERSATIONS_PATH  Where conversations are stored [default: workspace/conversations]
   OH_PERSISTENCE_DIR     Where model profiles and settings are stored [default: ~/.openhands]
-  LLM_MODEL              Model of agents that name none; LLM_API_KEY, LLM_BASE_URL and others beside it
+  LLM_MODEL              Model of agents that name none, with LLM_API_KEY, LLM_BASE_URL, ...
   LOG_LEVEL              error, warning, info, debug or trace [default: info]";
 
 /// An agent-server: conversations with agents over REST and WebSocket. Configured by OH_* variables.

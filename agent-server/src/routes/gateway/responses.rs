@@ -40,7 +40,7 @@ pub(super) struct ResponseRequest {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a text or a list of messages")]
 enum Input {
     Text(String),
     Messages(Vec<InputMessage>),
