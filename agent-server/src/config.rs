@@ -16,6 +16,8 @@ pub use grammar::{BadVariable, Variables};
 pub const FILE_VARIABLE: &str = "OPENHANDS_AGENT_SERVER_CONFIG_PATH";
 /// The reference's older variable for one session key.
 const OLD_KEY_VARIABLE: &str = "SESSION_API_KEY";
+/// Variables that are no part of the configuration.
+const READ_ELSEWHERE: [&str; 2] = ["OH_INTERNAL_SERVER_URL", "OH_RUNTIME_IDLE_TIMEOUT_SECONDS"];
 /// Largest configuration file, bytes.
 const MAX_FILE: u64 = 1024 * 1024;
 
@@ -79,7 +81,13 @@ pub fn load(variables: &Variables) -> Result<Loaded, ConfigError> {
         config.secret_key = old_key.or_else(|| config.session_api_keys.first().cloned());
     }
     check(&config)?;
-    let warnings = warnings(&config);
+    let mut warnings = warnings(&config);
+    let mut unread = grammar::unread(&fields::SHAPE, variables, "OH");
+    unread.retain(|name| !READ_ELSEWHERE.contains(name));
+    if !unread.is_empty() {
+        warnings
+            .push(format!("these variables mean nothing to this server, see docs/server.md: {}", unread.join(", ")));
+    }
     Ok(Loaded { config, warnings })
 }
 
@@ -276,5 +284,15 @@ mod tests {
         ])
         .unwrap();
         assert!(config.deferred_init && config.webhooks.is_empty());
+    }
+
+    #[test]
+    fn variables_that_nobody_reads_are_named() {
+        let names =
+            ["OH_SESSION_API_KEY", "OH_SESSION_API_KEYS_0", "OH_SECRET_KEY_IS_NONE", "OH_INTERNAL_SERVER_URL", "OHM"];
+        let mut variables: Variables = names.iter().map(|name| ((*name).to_owned(), "1".to_owned())).collect();
+        variables.insert("OH_DEFERRED_INIT".to_owned(), "1".to_owned());
+        let expected = "these variables mean nothing to this server, see docs/server.md: OH_SESSION_API_KEY";
+        assert_eq!(load(&variables).unwrap().warnings, [expected]);
     }
 }

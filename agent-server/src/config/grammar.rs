@@ -90,6 +90,20 @@ impl Shape {
     }
 }
 
+/// Variables below `key` that no member of an object reads, such as misspelt ones.
+pub(super) fn unread<'a>(shape: &Shape, variables: &'a Variables, key: &str) -> Vec<&'a str> {
+    let Shape::Object(members) = shape else { return Vec::new() };
+    let is_read = |rest: &str| {
+        members.iter().any(|(name, _)| {
+            let more = rest.strip_prefix(name.to_ascii_uppercase().as_str());
+            more.is_some_and(|more| more.is_empty() || more.starts_with('_'))
+        })
+    };
+    let below = format!("{key}_");
+    let names = variables.keys().map(String::as_str);
+    names.filter(|name| name.strip_prefix(below.as_str()).is_some_and(|rest| !is_read(rest))).collect()
+}
+
 fn object(key: &str, text: Option<&str>) -> Result<Option<Map<String, Value>>, BadVariable> {
     let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(None) };
     match serde_json::from_str(text) {
