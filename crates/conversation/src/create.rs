@@ -323,6 +323,7 @@ fn first_state(new: NewConversation, agent: AgentSpec, dir: &Path, secrets: Secr
         budget: max_budget,
         delivered: delivers_llm.then(|| Arc::new(agent.members().llm.clone())),
         key_moved: false,
+        lost_tokens: Arc::default(),
         agent: Arc::new(agent),
         calls: Calls::default(),
         secrets: Arc::new(secrets),

@@ -76,7 +76,11 @@ pub(crate) fn full_state_event(state: &Snapshot) -> Bytes {
 
 /// `base_state.json`, with secrets encrypted, or masked (and lost on a restart) without a cipher.
 pub(crate) fn base_state(state: &Snapshot, cipher: Option<&Cipher>) -> Value {
-    without_nulls(full_state(state, at_rest(cipher), stored_stats(state, true)))
+    let mut json = full_state(state, at_rest(cipher), stored_stats(state, true));
+    if let Some(agent) = json.get_mut("agent") {
+        keys::keep_lost(agent, &state.lost_tokens);
+    }
+    without_nulls(json)
 }
 
 fn at_rest(cipher: Option<&Cipher>) -> Exposure<'_> {

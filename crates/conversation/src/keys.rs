@@ -61,17 +61,59 @@ pub(crate) fn open(agent: &mut Value, cipher: Option<&Cipher>) -> bool {
     usable
 }
 
+/// A stored token that could not be opened: its secret key is not configured, or it is for another address.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct LostToken {
+    /// The model's place in the agent's JSON.
+    place: String,
+    member: &'static str,
+    token: String,
+}
+
+/// The tokens in a stored agent that this server cannot open. A start with a wrong secret key must not cost them.
+pub(crate) fn lost(agent: &mut Value, cipher: Option<&Cipher>) -> Vec<LostToken> {
+    let mut found = Vec::new();
+    each_llm_at(agent, &mut |place, llm| {
+        let destination = Destination::of_members(llm);
+        for member in LLM_SECRET_MEMBERS {
+            let stored = llm.get(member).and_then(Value::as_str).filter(|stored| is_token(stored));
+            if let Some(token) = stored.filter(|stored| destination.open(cipher, stored).value().is_none()) {
+                found.push(LostToken { place: place.to_owned(), member, token: token.to_owned() });
+            }
+        }
+    });
+    found
+}
+
+/// Puts lost tokens back into an agent that is about to be stored, where nothing has taken their place. They still open for nothing but
+/// their own address.
+pub(crate) fn keep_lost(agent: &mut Value, lost: &[LostToken]) {
+    for LostToken { place, member, token } in lost {
+        if let Some(llm) = agent.pointer_mut(place).and_then(Value::as_object_mut)
+            && llm.get(*member).is_none_or(Value::is_null)
+        {
+            llm.insert((*member).to_owned(), token.as_str().into());
+        }
+    }
+}
+
 /// Every model of an agent: its own, those of a router, its condensers'.
 fn each_llm(agent: &mut Value, visit: &mut dyn FnMut(&mut Map<String, Value>)) {
+    each_llm_at(agent, &mut |_, llm| visit(llm));
+}
+
+/// The same with their places in the JSON.
+fn each_llm_at(agent: &mut Value, visit: &mut dyn FnMut(&str, &mut Map<String, Value>)) {
     let members = agent.pointer("/condenser/condensers").and_then(Value::as_array).map_or(0, Vec::len);
     let members = (0..members).map(|index| format!("/condenser/condensers/{index}/llm"));
     for place in ["/llm", "/condenser/llm"].into_iter().map(str::to_owned).chain(members) {
         let Some(llm) = agent.pointer_mut(&place).and_then(Value::as_object_mut) else { continue };
-        visit(llm);
+        visit(&place, llm);
         let routed = llm.get_mut("llms_for_routing").and_then(Value::as_object_mut);
-        for llm in routed.into_iter().flat_map(|routed| routed.values_mut()) {
+        for (name, llm) in routed.into_iter().flatten() {
             if let Some(llm) = llm.as_object_mut() {
-                visit(llm);
+                let name = name.replace('~', "~0").replace('/', "~1");
+                visit(&format!("{place}/llms_for_routing/{name}"), llm);
             }
         }
     }
@@ -135,6 +177,35 @@ mod tests {
         change(&mut agent["llm"]);
         let usable = open(&mut agent, Some(&cipher));
         (agent["llm"]["api_key"].clone(), usable)
+    }
+
+    #[test]
+    fn a_wrong_secret_key_costs_nothing() {
+        let right = cipher();
+        let llm = || json!({"model": "openai/m", "api_key": "the-key", "base_url": "https://a.example"});
+        let mut stored = json!({"llm": {"llms_for_routing": {"a/b~c": llm()}, "model": "router", "api_key": "k1"},
+            "condenser": {"llm": llm()}});
+        seal(&mut stored, &right, true);
+        for wrong in [Some(Cipher::new(&SecretText::new("other"), &[])), None] {
+            let mut agent = stored.clone();
+            let tokens = lost(&mut agent, wrong.as_ref());
+            assert_eq!(tokens.len(), 3);
+            assert!(!open(&mut agent, wrong.as_ref()) || wrong.is_none());
+            if let Some(cipher) = &wrong {
+                seal(&mut agent, cipher, false);
+            }
+            keep_lost(&mut agent, &tokens);
+            assert!(lost(&mut agent, Some(&right)).is_empty());
+            assert!(open(&mut agent, Some(&right)), "the right key opens them again");
+            assert_eq!(agent["condenser"]["llm"]["api_key"], "the-key");
+            assert_eq!(agent["llm"]["llms_for_routing"]["a/b~c"]["api_key"], "the-key");
+        }
+        // What was given meanwhile stays.
+        let mut agent = stored.clone();
+        let tokens = lost(&mut agent, None);
+        let mut newer = json!({"llm": {"model": "m", "api_key": "new"}});
+        keep_lost(&mut newer, &tokens);
+        assert_eq!(newer, json!({"llm": {"model": "m", "api_key": "new"}}));
     }
 
     #[test]

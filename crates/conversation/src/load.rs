@@ -250,6 +250,7 @@ pub(crate) fn logged_status(events: &[Arc<Event>]) -> Option<ExecutionStatus> {
 
 fn stored_state(base: &Value, meta: &Value, cipher: Option<&Cipher>) -> Result<Snapshot, LoadError> {
     let mut agent = base.get("agent").cloned().ok_or_else(|| LoadError::Damaged("agent is missing".to_owned()))?;
+    let lost_tokens = keys::lost(&mut agent, cipher);
     let usable = keys::open(&mut agent, cipher);
     let agent = AgentSpec::from_json(agent).map_err(|error| LoadError::Damaged(error.to_string()))?;
     let id: String = member(base, "id")?;
@@ -277,6 +278,7 @@ fn stored_state(base: &Value, meta: &Value, cipher: Option<&Cipher>) -> Result<S
         budget: or_default(meta, BUDGET, None)?,
         delivered: delivered(meta, cipher),
         key_moved: !usable,
+        lost_tokens: lost_tokens.into(),
         calls: Calls::default(),
         secrets: Arc::new(secrets),
         tags: or_default(base, "tags", std::collections::BTreeMap::new())?,

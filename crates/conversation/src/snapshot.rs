@@ -11,7 +11,10 @@ use openhands_protocol::{
 use openhands_secrets::SecretRegistry;
 use serde_json::{Map, Value};
 
-use crate::calls::{CallRecord, Calls};
+use crate::{
+    calls::{CallRecord, Calls},
+    keys::LostToken,
+};
 
 /// Usage ids of one conversation: each is stored with all its calls, and clients choose them.
 pub(crate) const USAGE_IDS_LIMIT: usize = 256;
@@ -40,6 +43,8 @@ pub(crate) struct Snapshot {
     pub(crate) delivered: Option<Arc<LlmConfig>>,
     /// The stored model's address is not the one its key was given for, so it is not asked.
     pub(crate) key_moved: bool,
+    /// Stored tokens of models that this server cannot open; they are written back as they are.
+    pub(crate) lost_tokens: Arc<[LostToken]>,
     pub(crate) calls: Calls,
     pub(crate) secrets: Arc<SecretRegistry>,
     pub(crate) tags: BTreeMap<String, String>,

@@ -121,6 +121,7 @@ impl Task {
         let told = info::without_nulls(switched.json(&Expose::Masked));
         self.core.state.agent = Arc::new(switched);
         self.core.state.key_moved = false;
+        self.core.state.lost_tokens = Arc::default();
         self.core.state.open_usage(&llm.usage_id, &llm.model);
         self.core.machine.limit_messages(llm.max_message_chars);
         // It was made for the model before.
