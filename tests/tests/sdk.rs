@@ -75,6 +75,7 @@ scenarios!(
     events,
     restart,
     streaming,
+    switch_llm,
     completion_logs,
     traces,
     variables
