@@ -1,8 +1,12 @@
-//! The one HTTP client of the process: TLS provider, roots, time-outs and proxies are decided here and nowhere else.
+//! The one HTTP client of a process (exactly: of an async runtime): TLS provider, roots, time-outs and proxies are decided here and nowhere else.
 
-use std::{sync::OnceLock, time::Duration};
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use reqwest::{Certificate, Client, NoProxy, Proxy, redirect};
+use tokio::runtime::{Handle, Id};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const IDLE_CONNECTIONS: Duration = Duration::from_secs(90);
@@ -22,9 +26,8 @@ pub struct HttpSetupError(String);
 /// # Errors
 /// [`HttpSetupError`] when TLS cannot be set up or a proxy variable holds no address.
 pub fn http_client() -> Result<Client, HttpSetupError> {
-    static CLIENT: OnceLock<Result<Client, HttpSetupError>> = OnceLock::new();
-    let made = || build(proxies(|name| std::env::var(name).ok())?);
-    CLIENT.get_or_init(|| made().map_err(HttpSetupError)).clone()
+    static CLIENTS: Clients = Clients(Mutex::new(Vec::new()));
+    CLIENTS.get(|| build(proxies(|name| std::env::var(name).ok())?))
 }
 
 /// A client that uses no proxy, for what stands beside every machine and no proxy reaches: metadata servers.
@@ -32,8 +35,31 @@ pub fn http_client() -> Result<Client, HttpSetupError> {
 /// # Errors
 /// [`HttpSetupError`] when TLS cannot be set up.
 pub(crate) fn direct_client() -> Result<Client, HttpSetupError> {
-    static CLIENT: OnceLock<Result<Client, HttpSetupError>> = OnceLock::new();
-    CLIENT.get_or_init(|| build(Vec::new()).map_err(HttpSetupError)).clone()
+    static CLIENTS: Clients = Clients(Mutex::new(Vec::new()));
+    CLIENTS.get(|| build(Vec::new()))
+}
+
+/// A client for each runtime: a kept connection is served by the runtime that opened it, and is dead when that has ended. Programs
+/// have one; libraries and tests may have several.
+struct Clients(Mutex<Vec<(Option<Id>, Client)>>);
+
+/// Runtimes whose clients are kept.
+const RUNTIMES: usize = 16;
+
+impl Clients {
+    fn get(&self, make: impl FnOnce() -> Result<Client, String>) -> Result<Client, HttpSetupError> {
+        let runtime = Handle::try_current().ok().map(|handle| handle.id());
+        let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, client)) = clients.iter().find(|(of, _)| *of == runtime) {
+            return Ok(client.clone());
+        }
+        let client = make().map_err(HttpSetupError)?;
+        if clients.len() >= RUNTIMES {
+            clients.remove(0);
+        }
+        clients.push((runtime, client.clone()));
+        Ok(client)
+    }
 }
 
 fn build(proxies: Vec<Proxy>) -> Result<Client, String> {
@@ -101,8 +127,45 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_client_is_made_once_and_works() {
-        assert!(http_client().is_ok());
+    fn a_client_is_made_once_for_each_runtime() {
+        let clients = Clients(Mutex::new(Vec::new()));
+        let made = std::cell::Cell::new(0);
+        let get = || {
+            clients.get(|| {
+                made.set(made.get() + 1);
+                build(Vec::new())
+            })
+        };
+        for runtimes in 1..=RUNTIMES + 2 {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            let _inside = runtime.enter();
+            assert!(get().is_ok() && get().is_ok());
+            assert_eq!(made.get(), runtimes, "the second time it is there");
+        }
+        assert_eq!(clients.0.lock().unwrap().len(), RUNTIMES);
+        assert!(http_client().is_ok(), "outside of a runtime, too");
+    }
+
+    /// A kept connection of a runtime that has ended must not be used by the next.
+    #[test]
+    fn connections_die_with_their_runtime() {
+        let server = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        let model =
+            server.block_on(openhands_testkit::ScriptedModel::start(["a", "b"].map(openhands_testkit::Turn::text)));
+        let config = openhands_testkit::llm_config(&model);
+        for _ in 0..2 {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let client = {
+                let _inside = runtime.enter();
+                crate::client_for(&config, &Default::default()).unwrap()
+            };
+            let asked = runtime.block_on(client.complete(
+                &crate::LlmRequest::default(),
+                None,
+                &tokio_util::sync::CancellationToken::new(),
+            ));
+            assert!(asked.is_ok(), "{asked:?}");
+        }
     }
 
     #[test]
