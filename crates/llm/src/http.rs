@@ -108,7 +108,8 @@ fn proxies(variable: impl Fn(&str) -> Option<String>) -> Result<Vec<Proxy>, Stri
 }
 
 /// An error with its causes: reqwest keeps the telling part in the source.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+#[must_use]
+pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

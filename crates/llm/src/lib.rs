@@ -53,7 +53,7 @@ pub use count::Counter;
 pub use error::LlmError;
 pub use factory::{Environment, client_for, client_with};
 pub use fallback::ProfileLookup;
-pub use http::{HttpSetupError, http_client};
+pub use http::{HttpSetupError, chain, http_client};
 pub use info::ModelInfo;
 pub use observer::{CallObserver, CallTrace, ClientOptions, RetryNotice};
 pub use plan::{PLAN_MODELS, is_paid_by_plan};

@@ -178,7 +178,11 @@ impl Issuer {
         with: impl FnOnce(RequestBuilder) -> RequestBuilder,
     ) -> Result<Answer, SubscriptionError> {
         let unreachable = |error: reqwest::Error| {
-            let why = if error.is_timeout() { "no answer in time".to_owned() } else { chain(&error.without_url()) };
+            let why = if error.is_timeout() {
+                "no answer in time".to_owned()
+            } else {
+                openhands_llm::chain(&error.without_url())
+            };
             SubscriptionError::Unreachable(format!("{}: {why}", self.service.host()))
         };
         let client = openhands_llm::http_client().map_err(|error| SubscriptionError::Unreachable(error.to_string()))?;
@@ -241,21 +245,6 @@ impl Answer {
             SubscriptionError::Denied(text)
         }
     }
-}
-
-/// An error with its causes: reqwest keeps the telling part in the source.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let part = error.to_string();
-        if !text.contains(&part) {
-            text.push_str(": ");
-            text.push_str(&part);
-        }
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]
