@@ -1,6 +1,24 @@
 //! What every provider's adapter must do, on real sockets: one set of tests, run for each. `docs/models.md` shows them as a table
 //! that `table` writes from the same lists.
 
+/// Calls a macro with the modules of all interfaces that differ in how they are spoken.
+macro_rules! on_every_interface {
+    ($tests:ident) => {
+        $tests!(
+            chat,
+            proxied_claude,
+            azure,
+            responses,
+            anthropic,
+            gemini,
+            bedrock,
+            vertex_gemini,
+            vertex_claude,
+            foundry_claude
+        );
+    };
+}
+
 mod answers;
 mod attempts;
 mod cases;

@@ -264,15 +264,4 @@ macro_rules! interfaces {
     };
 }
 
-interfaces!(
-    chat,
-    proxied_claude,
-    azure,
-    responses,
-    anthropic,
-    gemini,
-    bedrock,
-    vertex_gemini,
-    vertex_claude,
-    foundry_claude
-);
+on_every_interface!(interfaces);
